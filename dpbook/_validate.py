@@ -1,0 +1,286 @@
+"""One place that refuses bad input.
+
+Every check takes its argument by keyword, so that the message names the parameter: ``positive(epsilon=-1)`` raises
+``ValueError: epsilon must be positive and finite, got -1``. A wrong type raises
+`TypeError`, a wrong value `ValueError`.
+
+Parameters (ε, bounds, n, …) are public, so their value is shown. Data never is: a message about `true_value` or about
+records states the rule and nothing else.
+"""
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+ADD_REMOVE = "add_remove"
+REPLACE_ONE = "replace_one"
+LARGEST_EXACT_INT = 2**53  # every integer up to here is a float64
+
+
+def _one(pairs: dict[str, Any]) -> tuple[str, Any]:
+    ((name, value),) = pairs.items()
+    return name, value
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def real(rule: str = "a real number", /, **parameter: Any) -> float:
+    """Return the parameter as a float; refuse what is not one real number (bool, complex, str, None, arrays, NaN)."""
+    name, value = _one(parameter)
+    if type(value) is not float:
+        if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf":
+            value = value[()]
+        known = isinstance(value, (int, float, np.integer, np.floating))
+        if not known or isinstance(value, (bool, np.longdouble)):
+            raise TypeError(f"{name} must be {rule}, got {_shown(value)} of type {type(value).__name__}")
+        try:
+            value = float(value)
+        except OverflowError:
+            raise ValueError(f"{name} must be {rule} that float64 can hold, got {_shown(value)}") from None
+    if math.isnan(value):
+        raise ValueError(f"{name} must be {rule}, got nan")
+    return float(value)
+
+
+def positive(**parameter: Any) -> float:
+    """Return a float in (0, ∞)."""
+    (given,) = parameter.values()
+    if type(given) is float and 0.0 < given < math.inf:  # the usual case, fast
+        return given
+    name, given = _one(parameter)
+    value = real("a positive, finite number", **parameter)
+    if not 0.0 < value < math.inf:
+        raise ValueError(f"{name} must be positive and finite, got {_shown(given)}")
+    return value
+
+
+def non_negative(**parameter: Any) -> float:
+    """Return a float in [0, ∞)."""
+    (given,) = parameter.values()
+    if type(given) is float and 0.0 < given < math.inf:
+        return given
+    name, given = _one(parameter)
+    value = real("a non-negative, finite number", **parameter)
+    if not 0.0 <= value < math.inf:
+        raise ValueError(f"{name} must be non-negative and finite, got {_shown(given)}")
+    return value + 0.0  # -0.0 becomes 0.0
+
+
+def open_unit(**parameter: Any) -> float:
+    """Return a float strictly between 0 and 1."""
+    (given,) = parameter.values()
+    if type(given) is float and 0.0 < given < 1.0:
+        return given
+    name, given = _one(parameter)
+    value = real("a number strictly between 0 and 1", **parameter)
+    if not 0.0 < value < 1.0:
+        raise ValueError(f"{name} must be strictly between 0 and 1, got {_shown(given)}")
+    return value
+
+
+def half_open_unit(**parameter: Any) -> float:
+    """Return a float in [0, 1)."""
+    name, given = _one(parameter)
+    value = real("a number in [0, 1)", **parameter)
+    if not 0.0 <= value < 1.0:
+        raise ValueError(f"{name} must be at least 0 and below 1, got {_shown(given)}")
+    return value + 0.0
+
+
+def integer(at_least: int = 1, /, **parameter: Any) -> int:
+    """Return an int that is at least `at_least`; a float is taken when it is a whole number."""
+    (given,) = parameter.values()
+    if type(given) is int and given >= at_least:
+        return given
+    name, given = _one(parameter)
+    if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
+        value = int(given)
+    else:
+        number = real("a whole number", **parameter)
+        if not math.isfinite(number) or number != math.floor(number):
+            raise ValueError(f"{name} must be a whole number, got {_shown(given)}")
+        value = int(number)
+    if value < at_least:
+        raise ValueError(f"{name} must be at least {at_least}, got {_shown(given)}")
+    return value
+
+
+def bounds(**parameter: Any) -> tuple[float, float]:
+    """Return ``(lower, upper)`` as finite floats with lower ≤ upper."""
+    name, given = _one(parameter)
+    rule = "a pair (lower, upper) of finite numbers"
+    if not isinstance(given, (tuple, list)) and not (isinstance(given, np.ndarray) and given.ndim == 1):
+        raise TypeError(f"{name} must be {rule}, got {_shown(given)}")
+    if len(given) != 2:
+        raise ValueError(f"{name} must be {rule}, got {len(given)} values")
+    lower, upper = (real("finite", **{f"{name}[{i}]": given[i]}) for i in (0, 1))
+    if not (math.isfinite(lower) and math.isfinite(upper)):
+        raise ValueError(f"{name} must be finite, got ({lower}, {upper})")
+    if lower > upper:
+        raise ValueError(f"{name} must have lower <= upper, got ({lower}, {upper})")
+    if not math.isfinite(upper - lower):
+        raise ValueError(f"{name} must have a finite width, got ({lower}, {upper})")
+    return lower + 0.0, upper + 0.0
+
+
+def choice(options: tuple[str, ...], /, **parameter: Any) -> str:
+    """Return the parameter when it is one of the options."""
+    (value,) = parameter.values()
+    if type(value) is str and value in options:
+        return value
+    name, value = _one(parameter)
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be one of {options}, got {_shown(value)}")
+    if value not in options:
+        raise ValueError(f"{name} must be one of {options}, got {_shown(value)}")
+    return value
+
+
+def neighbors(value: Any) -> str:
+    """Return the neighbour relation: ``"add_remove"`` or ``"replace_one"``."""
+    return choice((ADD_REMOVE, REPLACE_ONE), neighbors=value)
+
+
+def generator(rng: Any) -> None:
+    """Refuse an `rng` that is neither None nor a NumPy Generator (a bare seed would be silently ignored elsewhere)."""
+    if rng is not None and not isinstance(rng, np.random.Generator):
+        raise TypeError(
+            "rng must be None (operating-system entropy) or a numpy.random.Generator such as "
+            f"numpy.random.default_rng(0), got {type(rng).__name__}"
+        )
+
+
+def _numeric(name: str, value: Any, kinds: str, rule: str) -> npt.NDArray[Any]:
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(f"{name} must be {rule}, got a masked array; fill it first")
+    if isinstance(value, (str, bytes, bool, np.bool_, set, frozenset, dict)) or value is None:
+        raise TypeError(f"{name} must be {rule}, got {type(value).__name__}")
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} must be {rule} of a regular shape") from None
+    if array.dtype.kind not in kinds or array.dtype.itemsize > 8:
+        raise TypeError(f"{name} must be {rule}, got dtype {array.dtype}")
+    return array
+
+
+def finite_values(**parameter: Any) -> FloatArray:
+    """Return a float64 array of any shape; refuse non-finite entries without showing them.
+
+    Integers are clamped to ±2**53, where float64 is exact: clamping never moves two values apart, whereas rounding
+    2**53 + 1 would move it by a whole unit.
+    """
+    name, value = _one(parameter)
+    if type(value) is int:  # a Python int has no largest value
+        value = min(max(value, -LARGEST_EXACT_INT), LARGEST_EXACT_INT)
+    elif isinstance(value, (list, tuple)) and len(value) == 0:
+        return np.empty(0)
+    array = _numeric(name, value, "iuf", "a real number or an array of real numbers")
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
+        limit = array.dtype.type(LARGEST_EXACT_INT)
+        array = np.minimum(array, limit)
+        if array.dtype.kind == "i":
+            array = np.maximum(array, -limit)
+    result = np.asarray(array, dtype=np.float64)
+    if not np.isfinite(result).all():
+        raise ValueError(f"{name} must be finite: a value of bounded sensitivity is never NaN or infinite")
+    return result
+
+
+def integer_values(**parameter: Any) -> IntArray:
+    """Return an int64 array of any shape; unsigned values beyond int64 are clamped to its largest."""
+    name, value = _one(parameter)
+    if isinstance(value, (list, tuple)) and len(value) == 0:
+        return np.empty(0, dtype=np.int64)
+    array = _numeric(name, value, "iu", "an integer or an array of integers")
+    if array.dtype == np.uint64:
+        array = np.minimum(array, np.uint64(np.iinfo(np.int64).max))
+    return array.astype(np.int64)
+
+
+def _as_float(record: Any) -> float:
+    """Return one record as a float, NaN for all that is not a real number."""
+    if isinstance(record, (int, float, np.integer, np.floating, np.bool_)):
+        try:
+            return float(record)
+        except OverflowError:
+            return math.inf if record > 0 else -math.inf
+    if isinstance(record, numbers.Real):  # Fraction
+        return float(record)
+    return math.nan
+
+
+def records(**parameter: Any) -> FloatArray:
+    """Return one-dimensional data as float64, NaN wherever a record is not a real number.
+
+    A column's type is part of the public schema, so an array of strings or a scalar raises. A single bad record in a
+    list or an object column (None, NA, text, a nested list) becomes NaN and never raises: an error that depends on one
+    record would tell that the record is there.
+    """
+    name, value = _one(parameter)
+    rule = "one-dimensional data: a list, tuple, range, NumPy array or pandas Series"
+    if isinstance(value, np.ma.MaskedArray):
+        filled = np.asarray(value.data, dtype=np.float64).copy()
+        filled[np.ma.getmaskarray(value)] = np.nan
+        value = filled
+    if isinstance(value, (list, tuple, range)):
+        try:
+            array = np.asarray(value)
+        except (ValueError, OverflowError):
+            array = np.empty(0, dtype=object)
+        if array.ndim != 1 or array.dtype.kind not in "biuf":
+            return np.fromiter(map(_as_float, value), dtype=np.float64, count=len(value))
+    elif hasattr(value, "__array__"):
+        array = np.asarray(value)
+    else:
+        raise TypeError(f"{name} must be {rule}, got {type(value).__name__}")
+    if array.ndim != 1:
+        raise ValueError(f"{name} must be {rule}, got {array.ndim} dimensions")
+    if array.dtype.kind == "O":
+        return np.fromiter(map(_as_float, array), dtype=np.float64, count=len(array))
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must be {rule} of numbers, got dtype {array.dtype}")
+    with np.errstate(over="ignore"):  # a longdouble beyond float64 is a bad record: infinite, then clipped
+        return np.asarray(array, dtype=np.float64)
+
+
+def rows(**parameter: Any) -> FloatArray:
+    """Return a float64 copy of two-dimensional numeric data, one row a person; masked entries become NaN."""
+    name, value = _one(parameter)
+    rule = "a two-dimensional array of numbers, one row for each person"
+    if isinstance(value, np.ma.MaskedArray):
+        value = np.where(np.ma.getmaskarray(value), np.nan, value.data)
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} must be {rule}") from None
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must be {rule}, got dtype {array.dtype}")
+    if array.ndim != 2:
+        raise ValueError(f"{name} must be {rule}, got {array.ndim} dimensions")
+    with np.errstate(over="ignore"):
+        return array.astype(np.float64)
+
+
+def identifiers(**parameter: Any) -> list[Any]:
+    """Return one hashable id for each row; a missing or unusable id becomes None, so all such rows are one person."""
+    name, value = _one(parameter)
+    rule = "one-dimensional: a list, tuple, range, NumPy array or pandas Series"
+    if isinstance(value, (list, tuple, range)):
+        ids = list(value)
+    elif isinstance(value, np.ma.MaskedArray) or not hasattr(value, "__array__"):
+        raise TypeError(f"{name} must be {rule}, got {type(value).__name__}")
+    else:
+        array = np.asarray(value)
+        if array.ndim != 1:
+            raise ValueError(f"{name} must be {rule}, got {array.ndim} dimensions")
+        ids = array.tolist()
+    return [key if isinstance(key, (int, str, float)) and key == key else None for key in ids]

@@ -1,0 +1,136 @@
+"""Pictures for the chapters, in one style: colour-blind safe, and readable in black and white by line style and marker.
+
+The only module that imports matplotlib. Every function draws numbers that it is given or computes with `dpbook`, on
+new axes or on `ax`, and returns the axes.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+# Okabe and Ito's palette, darkest first, so that neighbours differ in lightness too.
+COLORS = ("#0b4f8a", "#d55e00", "#009e73", "#cc79a7", "#7a6a00", "#56b4e9")
+LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
+MARKERS = ("o", "s", "^", "D", "v", "P")
+
+STYLE: dict[Any, Any] = {
+    "figure.figsize": (7.0, 3.8),
+    "figure.dpi": 110,
+    "figure.facecolor": "white",
+    "axes.facecolor": "white",
+    "axes.grid": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "font.size": 10.5,
+    "legend.frameon": False,
+    "lines.linewidth": 1.9,
+    "figure.constrained_layout.use": True,
+}
+
+
+def use_style() -> None:
+    """Make every following figure of this session use the book's style."""
+    plt.rcParams.update(STYLE)
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is None:
+        with plt.rc_context(STYLE):
+            _, ax = plt.subplots()
+    return ax
+
+
+def look(i: int, *, marker: bool = False) -> dict[str, Any]:
+    """Return the colour, line style and marker of series number `i`."""
+    style: dict[str, Any] = {"color": COLORS[i % len(COLORS)], "linestyle": LINES[i % len(LINES)]}
+    return style | ({"marker": MARKERS[i % len(MARKERS)], "markersize": 5} if marker else {})
+
+
+def curves(
+    x: Any,
+    series: Mapping[str, Any],
+    *,
+    xlabel: str,
+    ylabel: str,
+    log: str = "",
+    marker: bool = False,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw named curves over one x. `log` is "", "x", "y" or "xy": which axes are logarithmic."""
+    ax = _axes(ax)
+    for i, (name, y) in enumerate(series.items()):
+        ax.plot(np.asarray(x), np.asarray(y), label=name, **look(i, marker=marker))
+    if "x" in log:
+        ax.set_xscale("log")
+    if "y" in log:
+        ax.set_yscale("log")
+    ax.set(xlabel=xlabel, ylabel=ylabel)
+    if len(series) > 1:
+        ax.legend()
+    return ax
+
+
+def laplace_neighbors(
+    *, values: tuple[float, float], scale: float, xlabel: str = "released value", axes: Any = None
+) -> Any:
+    """Draw the Laplace densities of two neighbours' answers, and below them the log of their ratio, with ±ε."""
+    if axes is None:
+        with plt.rc_context(STYLE):
+            _, axes = plt.subplots(2, 1, sharex=True, figsize=(7.0, 4.8))
+    a, b = values
+    x = np.linspace(min(values) - 6 * scale, max(values) + 6 * scale, 801)
+    for i, (value, name) in enumerate(((a, "with the person"), (b, "without"))):
+        axes[0].plot(x, np.exp(-np.abs(x - value) / scale) / (2 * scale), label=f"{name}: {value:g}", **look(i))
+    axes[0].set(ylabel="density")
+    axes[0].legend()
+    epsilon = abs(a - b) / scale
+    axes[1].plot(x, (np.abs(x - b) - np.abs(x - a)) / scale, color="black")
+    for sign in (-1, 1):
+        axes[1].axhline(sign * epsilon, color=COLORS[1], linestyle="--", linewidth=1.2)
+    axes[1].text(x[0], epsilon, " ε", va="bottom")
+    axes[1].text(x[0], -epsilon, " -ε", va="top")
+    axes[1].set(xlabel=xlabel, ylabel="log of the ratio", ylim=(-1.5 * epsilon, 1.5 * epsilon))
+    return axes
+
+
+def releases(
+    labels: Sequence[str],
+    truth: Any,
+    released: Any,
+    error: Any,
+    *,
+    ylabel: str,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw bars of the truth (which a real release would not show) and the released values with their error bars."""
+    ax = _axes(ax)
+    at = np.arange(len(labels))
+    ax.bar(at, np.asarray(truth), color="#c8d6e5", edgecolor="#55606b", label="truth (never published)", width=0.7)
+    ax.errorbar(
+        at, np.asarray(released), yerr=np.asarray(error), fmt="o", color=COLORS[1], capsize=4, markersize=5,
+        label="released, with interval",
+    )  # fmt: skip
+    ax.set_xticks(at, labels)
+    ax.set(ylabel=ylabel)
+    ax.grid(axis="x", visible=False)
+    ax.legend()
+    return ax
+
+
+def histogram(
+    samples: Mapping[str, Any], *, xlabel: str, bins: Any = 60, truth: float | None = None, ax: Axes | None = None
+) -> Axes:
+    """Draw the outlines of the histograms of many releases, and the truth as a line."""
+    ax = _axes(ax)
+    for i, (name, values) in enumerate(samples.items()):
+        ax.hist(np.asarray(values), bins=bins, density=True, histtype="step", linewidth=1.8, label=name, **look(i))
+    if truth is not None:
+        ax.axvline(truth, color="black", linewidth=1.0)
+    ax.set(xlabel=xlabel, ylabel="density")
+    ax.legend()
+    return ax
