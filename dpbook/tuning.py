@@ -151,7 +151,7 @@ class ClippingChoice:
 
     @property
     def total(self) -> FloatArray:
-        """Root mean squared error for each candidate: bias and noise together."""
+        """Root mean squared error for each candidate, from bias and noise together."""
         return np.hypot(self.bias, self.noise)
 
     def __repr__(self) -> str:

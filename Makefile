@@ -1,0 +1,70 @@
+# Everything runs in .venv, which the first target you call makes.
+#   make book    the website, in _build/html        make serve   the same, opened at http://localhost:8000
+#   make test    everything that guards the project make bench   the speed table
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+SITE   := _build/html
+NBVAL  := --nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with=tests/nbval_sanitize.cfg
+export PYTHONWARNINGS ?= ignore::DeprecationWarning
+export MPLBACKEND ?= Agg
+
+.PHONY: help install book serve test lint test-unit test-notebooks test-site test-lowest notebooks bench clean
+help:
+	@sed -n '2,3p' Makefile | sed 's/^#//'
+	@echo "   make notebooks  run all notebooks in place, after an edit   make test-lowest  the oldest supported versions"
+
+$(STAMP): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 10) else f"Python 3.10 or newer is needed, this is {v.major}.{v.minor}: set PYTHON=python3.x")'
+	$(PYTHON) -m venv $(VENV)
+	@echo "Installing into $(VENV): about a minute"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@$(BIN)/python -c "import matplotlib.font_manager" 2>/dev/null
+	@touch $@
+install: $(STAMP)
+
+# The execution cache is keyed by the notebooks' code alone, so a change of the package must clear it.
+_build/.package-stamp: $(wildcard dpbook/*.py) requirements.txt
+	@rm -rf _build/.jupyter_cache _build/.doctrees && mkdir -p _build && touch $@
+
+book: $(STAMP) _build/.package-stamp
+	$(BIN)/jupyter-book build . -W -n --keep-going --quiet
+	@echo "The book is in $(SITE). Open $(SITE)/index.html, or run: make serve"
+
+serve: book
+	@echo "http://localhost:8000 (stop with Ctrl-C)"
+	@$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory $(SITE)
+
+test: lint test-unit test-notebooks test-site
+	@echo "All checks passed."
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test-unit: $(STAMP)
+	$(BIN)/python -m pytest -q --ignore=tests/test_site.py
+
+test-notebooks: $(STAMP)
+	$(BIN)/python -m pytest -q $(NBVAL) book
+
+test-site: book
+	$(BIN)/python -m pytest -q tests/test_site.py
+
+# The oldest versions that pyproject.toml allows, on the oldest Python: PYTHON310 names it.
+PYTHON310 ?= python3.10
+test-lowest:
+	$(PYTHON310) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -e .[plots] pytest hypothesis pandas -c tests/lowest.txt
+	.venv-lowest/bin/python -m pytest -q tests dpbook --ignore=tests/test_site.py --ignore=tests/test_notebooks.py --ignore=tests/test_packaging.py
+
+notebooks: $(STAMP)
+	$(BIN)/python tools/run_notebooks.py
+
+bench: $(STAMP)
+	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BIN)/python tests/benchmarks/speed.py
+
+clean:
+	rm -rf _build dist build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,70 @@
+"""The package as others install it: a wheel alone, in an empty environment, imports and runs."""
+
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import dpbook
+
+ROOT = Path(__file__).parent.parent
+PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf8")
+
+
+def run(*command, cwd=ROOT):
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ""})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    out = tmp_path_factory.mktemp("dist")
+    run(sys.executable, "-m", "build", "--outdir", str(out), str(ROOT))
+    return out
+
+
+def test_version_is_the_same_everywhere():
+    assert f'version = "{dpbook.__version__}"' in PROJECT
+    assert f"version: {dpbook.__version__}" in (ROOT / "CITATION.cff").read_text(encoding="utf8")
+    assert f"## {dpbook.__version__}" in (ROOT / "CHANGELOG.md").read_text(encoding="utf8")
+
+
+def test_lowest_versions_are_the_stated_bounds():
+    stated = dict(re.findall(r'"(numpy|scipy|mpmath|matplotlib)>=([\d.]+)"', PROJECT))
+    pinned = dict(re.findall(r"^(\w+)==([\d.]+)", (ROOT / "tests" / "lowest.txt").read_text(encoding="utf8"), re.M))
+    assert len(stated) == 4
+    for name, version in stated.items():
+        assert pinned[name] == version
+
+
+def test_wheel_and_sdist_hold_what_they_should(built):
+    (wheel,) = built.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"dpbook/noise.py", "dpbook/py.typed"} <= set(names)
+    assert not [name for name in names if not name.startswith(("dpbook/", "dpbook-"))]
+    (sdist,) = built.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        assert any(name.endswith("/LICENSE") for name in archive.getnames())
+
+
+def test_the_wheel_alone_runs(built, tmp_path):
+    venv.create(tmp_path / "env", with_pip=True)
+    python = tmp_path / "env" / ("Scripts" if os.name == "nt" else "bin") / "python"
+    (wheel,) = built.glob("*.whl")
+    run(str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel), cwd=tmp_path)
+    program = (
+        "import dpbook, numpy as np, sys;"
+        "x = dpbook.laplace_mechanism(np.zeros(5), 1.0, 1.0);"
+        "y = dpbook.gaussian_mechanism(0.0, 1.0, 1e-6, 1.0);"
+        "assert x.shape == (5,) and isinstance(y, float) and 'matplotlib' not in sys.modules;"
+        "print(dpbook.__file__)"
+    )
+    where = run(str(python), "-c", program, cwd=tmp_path)
+    assert str(ROOT) not in where
