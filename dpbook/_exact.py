@@ -39,9 +39,26 @@ def ratio_up(numerator: float, denominator: float) -> float:
 
 def sqrt_up(square: Fraction) -> float:
     """Return the smallest float64 whose square is not below the exact number."""
-    root = math.sqrt(round_up(square))
+    mp = precise()
+    mp.prec = 200
+    try:
+        root = float(mp.sqrt(mp.mpf(square.numerator) / square.denominator))
+    except OverflowError:
+        return math.inf
+    if math.isinf(root):
+        return root
     while Fraction(root) ** 2 < square:
         root = math.nextafter(root, math.inf)
-    while root > 0 and Fraction(math.nextafter(root, 0.0)) ** 2 >= square:
+    while root > 0.0 and Fraction(math.nextafter(root, 0.0)) ** 2 >= square:
         root = math.nextafter(root, 0.0)
     return root
+
+
+def up(exact: Any) -> float:
+    """Return a high-precision number of `precise` as float64, rounded up, past what its last digits may be off by."""
+    exact = exact * (1 + precise().mpf(2) ** -80)
+    try:
+        nearest = float(exact)
+    except OverflowError:
+        return math.inf if exact > 1 else math.ulp(0.0)
+    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)

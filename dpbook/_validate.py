@@ -28,8 +28,16 @@ def _one(pairs: dict[str, Any]) -> tuple[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an integer with more digits than Python prints
+        return f"a number of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def is_integer(value: Any) -> bool:
+    """Say whether this is one integer: a Python or NumPy one, and neither a bool nor a length of time."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
 
 
 def real(rule: str = "a real number", /, **parameter: Any) -> float:
@@ -39,7 +47,7 @@ def real(rule: str = "a real number", /, **parameter: Any) -> float:
         if isinstance(value, np.ndarray) and value.ndim == 0 and value.dtype.kind in "iuf":
             value = value[()]
         known = isinstance(value, (int, float, np.integer, np.floating))
-        if not known or isinstance(value, (bool, np.longdouble)):
+        if not known or isinstance(value, (bool, np.longdouble, np.timedelta64)):
             raise TypeError(f"{name} must be {rule}, got {_shown(value)} of type {type(value).__name__}")
         try:
             value = float(value)
@@ -95,21 +103,31 @@ def half_open_unit(**parameter: Any) -> float:
     return value + 0.0
 
 
+def finite(**parameter: Any) -> float:
+    """Return a finite float."""
+    name, given = _one(parameter)
+    value = real("a finite number", **parameter)
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {_shown(given)}")
+    return value + 0.0
+
+
 def integer(at_least: int = 1, /, **parameter: Any) -> int:
-    """Return an int that is at least `at_least`; a float is taken when it is a whole number."""
+    """Return an int from `at_least` to 2**53; a float is taken when it is a whole number."""
     (given,) = parameter.values()
-    if type(given) is int and given >= at_least:
+    if type(given) is int and at_least <= given <= LARGEST_EXACT_INT:
         return given
     name, given = _one(parameter)
-    if isinstance(given, (int, np.integer)) and not isinstance(given, bool):
+    if is_integer(given):
         value = int(given)
     else:
         number = real("a whole number", **parameter)
         if not math.isfinite(number) or number != math.floor(number):
             raise ValueError(f"{name} must be a whole number, got {_shown(given)}")
         value = int(number)
-    if value < at_least:
-        raise ValueError(f"{name} must be at least {at_least}, got {_shown(given)}")
+    if not at_least <= value <= LARGEST_EXACT_INT:
+        limit = f"at least {at_least}" if value < at_least else "at most 2**53"
+        raise ValueError(f"{name} must be {limit}, got {_shown(given)}")
     return value
 
 
@@ -195,6 +213,15 @@ def finite_values(**parameter: Any) -> FloatArray:
     return result
 
 
+def finite_array(**parameter: Any) -> FloatArray:
+    """Return a public parameter as a float64 array of any shape; unlike a value, it is never clamped."""
+    name, given = _one(parameter)
+    result = _numeric(name, given, "iuf", "a finite number or an array of finite numbers").astype(np.float64)
+    if not np.isfinite(result).all():
+        raise ValueError(f"{name} must be finite, got {_shown(given)}")
+    return result
+
+
 def integer_values(**parameter: Any) -> IntArray:
     """Return an int64 array of any shape; unsigned values beyond int64 are clamped to its largest."""
     name, value = _one(parameter)
@@ -208,18 +235,26 @@ def integer_values(**parameter: Any) -> IntArray:
 
 def _as_float(record: Any) -> float:
     """Return one record as a float, NaN for all that is not a real number."""
-    if isinstance(record, (int, float, np.integer, np.floating, np.bool_)):
+    if isinstance(record, np.ndarray) and record.ndim == 0 and not isinstance(record, np.ma.MaskedArray):
+        record = record[()]
+    if isinstance(record, (numbers.Real, np.bool_)) and not isinstance(record, np.timedelta64):
         try:
             return float(record)
         except OverflowError:
-            return math.inf if record > 0 else -math.inf
-    if isinstance(record, numbers.Real):  # Fraction
-        return float(record)
+            return math.copysign(math.inf, int(record // 1))
     return math.nan
 
 
+def _floats(array: npt.NDArray[Any]) -> FloatArray:
+    """Return a numeric or object array as a new float64 array, NaN for what is not a number, without a warning."""
+    if array.dtype.kind == "O":
+        return np.fromiter(map(_as_float, array.flat), dtype=np.float64, count=array.size).reshape(array.shape)
+    with np.errstate(all="ignore"):
+        return array.astype(np.float64)
+
+
 def records(**parameter: Any) -> FloatArray:
-    """Return one-dimensional data as float64, NaN wherever a record is not a real number.
+    """Return one-dimensional data as a float64 copy, NaN wherever a record is not a real number.
 
     A column's type is part of the public schema, so an array of strings or a scalar raises. A single bad record in a
     list or an object column (None, NA, text, a nested list) becomes NaN and never raises: an error that depends on one
@@ -227,14 +262,14 @@ def records(**parameter: Any) -> FloatArray:
     """
     name, value = _one(parameter)
     rule = "one-dimensional data: a list, tuple, range, NumPy array or pandas Series"
+    mask = None
     if isinstance(value, np.ma.MaskedArray):
-        filled = np.asarray(value.data, dtype=np.float64).copy()
-        filled[np.ma.getmaskarray(value)] = np.nan
-        value = filled
+        value, mask = value.data, np.ma.getmaskarray(value)
     if isinstance(value, (list, tuple, range)):
         try:
-            array = np.asarray(value)
-        except (ValueError, OverflowError):
+            plain = not any(record is np.ma.masked for record in value)
+            array = np.asarray(value) if plain else np.empty(0, dtype=object)
+        except (ValueError, OverflowError, TypeError):
             array = np.empty(0, dtype=object)
         if array.ndim != 1 or array.dtype.kind not in "biuf":
             return np.fromiter(map(_as_float, value), dtype=np.float64, count=len(value))
@@ -244,30 +279,42 @@ def records(**parameter: Any) -> FloatArray:
         raise TypeError(f"{name} must be {rule}, got {type(value).__name__}")
     if array.ndim != 1:
         raise ValueError(f"{name} must be {rule}, got {array.ndim} dimensions")
-    if array.dtype.kind == "O":
-        return np.fromiter(map(_as_float, array), dtype=np.float64, count=len(array))
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biufO":
         raise TypeError(f"{name} must be {rule} of numbers, got dtype {array.dtype}")
-    with np.errstate(over="ignore"):  # a longdouble beyond float64 is a bad record: infinite, then clipped
-        return np.asarray(array, dtype=np.float64)
+    result = _floats(array)
+    if mask is not None:
+        result[mask] = np.nan
+    return result
 
 
 def rows(**parameter: Any) -> FloatArray:
-    """Return a float64 copy of two-dimensional numeric data, one row a person; masked entries become NaN."""
+    """Return a float64 copy of two-dimensional data, one row a person; an entry that is no number becomes NaN."""
     name, value = _one(parameter)
     rule = "a two-dimensional array of numbers, one row for each person"
+    mask = None
     if isinstance(value, np.ma.MaskedArray):
-        value = np.where(np.ma.getmaskarray(value), np.nan, value.data)
+        value, mask = value.data, np.ma.getmaskarray(value)
     try:
-        array = np.asarray(value)
+        array = np.asarray(value, dtype=object) if isinstance(value, (list, tuple)) else np.asarray(value)
     except ValueError:
-        raise ValueError(f"{name} must be {rule}") from None
-    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} must be {rule}, all of one length") from None
+    if array.dtype.kind not in "biufO":
         raise TypeError(f"{name} must be {rule}, got dtype {array.dtype}")
     if array.ndim != 2:
         raise ValueError(f"{name} must be {rule}, got {array.ndim} dimensions")
-    with np.errstate(over="ignore"):
-        return array.astype(np.float64)
+    result = np.ascontiguousarray(_floats(array))
+    if mask is not None:
+        result[mask] = np.nan
+    return result
+
+
+def _identifier(key: Any) -> Any:
+    """Return a hashable id, None for one that is missing (None, NaN, NA) or cannot be an id."""
+    try:
+        hash(key)
+        return key if bool(key == key) else None
+    except (TypeError, ValueError):
+        return None
 
 
 def identifiers(**parameter: Any) -> list[Any]:
@@ -283,4 +330,4 @@ def identifiers(**parameter: Any) -> list[Any]:
         if array.ndim != 1:
             raise ValueError(f"{name} must be {rule}, got {array.ndim} dimensions")
         ids = array.tolist()
-    return [key if isinstance(key, (int, str, float)) and key == key else None for key in ids]
+    return [_identifier(key) for key in ids]

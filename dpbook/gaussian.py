@@ -16,8 +16,9 @@ import numpy as np
 from scipy import special
 
 from dpbook import _validate, noise
-from dpbook._exact import precise
+from dpbook._exact import precise, up
 
+LARGEST_EPSILON = 1e9  # beyond, σ comes from a bound that is at most 1e-4 larger
 LARGEST_MU = 1e6  # beyond, the formula is replaced by an upper bound that is as good as equal
 CALIBRATIONS = ("analytic", "classic")
 
@@ -111,7 +112,7 @@ def gaussian_sigma(*, epsilon: float, delta: float, sensitivity: float, calibrat
     sensitivity : float
         L2 sensitivity ≥ 0, under the neighbour relation of the claim.
     calibration : {"analytic", "classic"}, optional
-        "analytic" inverts the exact formula and holds for every ε. "classic" is ``sqrt(2 ln(1.25/δ)) Δ / ε``, proven
+        "analytic" inverts the exact formula and holds for every ε (beyond 1e9 with a bound, 1e-4 larger at most). "classic" is ``sqrt(2 ln(1.25/δ)) Δ / ε``, proven
         for ε < 1 only, wasteful there, and too small for large ε; it refuses ε ≥ 1.
 
     Raises
@@ -153,17 +154,10 @@ def _sigma(epsilon: float, delta: float, sensitivity: float, calibration: str) -
         exact = mp.sqrt(2 * mp.log(mp.mpf(1.25) / d)) * size / eps
     else:
         exact = size / _largest_mu(eps, d)
-    sigma = _up(exact)
+    sigma = up(exact)
     if not 0 < sigma < math.inf:
         raise ValueError(f"sigma must be a float64, which fails for {epsilon=}, {delta=}, {sensitivity=}")
     return sigma
-
-
-def _up(exact: Any) -> float:
-    """Round up to float64, past what the last digits of the high-precision number could be off by."""
-    exact = exact * (1 + precise().mpf(2) ** -80)
-    nearest = float(exact)
-    return nearest if nearest >= exact else math.nextafter(nearest, math.inf)
 
 
 def _profile(mp: Any, mu: Any, epsilon: Any) -> Any:
@@ -184,6 +178,8 @@ def _largest_mu(epsilon: float, delta: float) -> Any:
     # μ²/2-zCDP implies (μ²/2 + μ sqrt(2 ln(1/δ)), δ)-DP, and δ(ε) <= δ(0) <= μ / sqrt(2π): two μ that are surely safe.
     log = -mp.log(target)
     low = max(mp.sqrt(2) * (mp.sqrt(log + eps) - mp.sqrt(log)), target * mp.sqrt(2 * mp.pi))
+    if eps > LARGEST_EPSILON:
+        return low
     high = 2 * low
     while _profile(mp, high, eps) < target:
         low, high = high, 2 * high
@@ -211,6 +207,11 @@ def gaussian_delta(*, sigma: float, sensitivity: float, epsilon: float) -> float
     epsilon : float
         ε ≥ 0 at which δ is asked.
 
+    Returns
+    -------
+    float
+        δ in [0, 1]. Beyond ``sensitivity / sigma = 1e6`` an upper bound, within 1e-6 relative.
+
     Raises
     ------
     TypeError, ValueError
@@ -235,12 +236,12 @@ def _delta(sigma: float, sensitivity: float, epsilon: float) -> float:
     mp = precise()
     mp.dps = 50
     mu, eps = mp.mpf(sensitivity) / sigma, mp.mpf(epsilon)
-    if mu > LARGEST_MU:  # leave out the term that is subtracted
-        return min(1.0, _up(mp.erfc((eps / mu - mu / 2) / mp.sqrt(2)) / 2))
     # log δ < -(ε/μ - μ/2)²/2: below the smallest float64, which is then the safe answer.
     if eps > mu * mu / 2 and (eps / mu - mu / 2) ** 2 / 2 > 750:
         return math.ulp(0.0)
-    return min(1.0, _up(_profile(mp, mu, eps)))
+    if mu > LARGEST_MU:  # leave out the term that is subtracted
+        return min(1.0, up(mp.erfc((eps / mu - mu / 2) / mp.sqrt(2)) / 2))
+    return min(1.0, up(_profile(mp, mu, eps)))
 
 
 def gaussian_epsilon(*, sigma: float, sensitivity: float, delta: float) -> float:
@@ -288,7 +289,7 @@ def _epsilon(sigma: float, sensitivity: float, delta: float) -> float:
     rho = mu * mu / 2
     high = rho + 2 * mp.sqrt(rho * -mp.log(target))
     if mu > LARGEST_MU:
-        return _up(high)
+        return up(high)
     low = mp.mpf(0)
     if _profile(mp, mu, low) <= target:
         return 0.0
@@ -299,7 +300,7 @@ def _epsilon(sigma: float, sensitivity: float, delta: float) -> float:
         slope = mp.exp(eps) * mp.erfc((eps / mu + mu / 2) / mp.sqrt(2)) / 2
         step = mp.log(value / target) * value / slope
         if abs(step) < eps * mp.mpf(10) ** -30 or high - low < high * mp.mpf(10) ** -35:
-            return _up(max(eps, eps + step))
+            return up(max(eps, eps + step))
         eps = eps + step if low < eps + step < high else (low + high) / 2
 
 
@@ -331,7 +332,9 @@ def gaussian_error(*, sigma: float, alpha: float) -> float:
     >>> round(gaussian_error(sigma=1.0, alpha=0.05), 12)
     1.95996398454
     """
-    return _validate.positive(sigma=sigma) * -float(special.ndtri(_validate.open_unit(alpha=alpha) / 2))
+    level = _validate.open_unit(alpha=alpha)
+    quantile = special.ndtri(level / 2) if level > 1e-300 else special.ndtri_exp(math.log(level) - math.log(2))
+    return _validate.positive(sigma=sigma) * -float(quantile)
 
 
 def gaussian_sigma_for_error(*, error: float, alpha: float) -> float:

@@ -7,12 +7,13 @@ A query with L1 sensitivity Δ, released with Laplace noise of scale Δ/ε, is �
 
 import functools
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from dpbook import _validate, noise
-from dpbook._exact import ratio_up
+from dpbook._exact import precise, ratio_up, up
 from dpbook._validate import FloatArray
 
 
@@ -81,13 +82,14 @@ def laplace_mechanism(
     scale = laplace_scale(epsilon=epsilon, sensitivity=sensitivity)
     if scale == 0.0:
         _validate.generator(rng)
-        return _unchanged(true_value)
+        return _unchanged(true_value=true_value)
     return noise.add_laplace(true_value, scale=scale, rng=rng)
 
 
-def _unchanged(true_value: Any) -> Any:
-    values = _validate.finite_values(true_value=true_value)
-    return float(values) if values.ndim == 0 and not isinstance(true_value, np.ndarray) else values.copy()
+def _unchanged(**parameter: Any) -> Any:
+    (given,) = parameter.values()
+    values = _validate.finite_values(**parameter)
+    return float(values) if values.ndim == 0 and not isinstance(given, np.ndarray) else values.copy()
 
 
 def discrete_laplace_mechanism(
@@ -130,20 +132,13 @@ def discrete_laplace_mechanism(
     >>> discrete_laplace_mechanism(np.array([120, 45, 3]), epsilon=1.0, sensitivity=1, rng=rng).dtype
     dtype('int64')
     """
-    scale = laplace_scale(epsilon=epsilon, sensitivity=float(_whole_sensitivity(sensitivity)))
+    scale = laplace_scale(epsilon=epsilon, sensitivity=float(_validate.integer(0, sensitivity=sensitivity)))
     if scale == 0.0:
         _validate.generator(rng)
-        if isinstance(true_value, (int, np.integer)) and not isinstance(true_value, bool):
+        if _validate.is_integer(true_value):
             return int(true_value)
         return _validate.integer_values(true_value=true_value)
     return noise.add_discrete_laplace(true_value, scale=scale, rng=rng)
-
-
-def _whole_sensitivity(sensitivity: Any) -> int:
-    whole = _validate.integer(0, sensitivity=sensitivity)
-    if whole > _validate.LARGEST_EXACT_INT:
-        raise ValueError(f"sensitivity must be at most 2**53, got {whole}")
-    return whole
 
 
 def laplace_scale(*, epsilon: float, sensitivity: float) -> float:
@@ -215,7 +210,7 @@ def laplace_delta(*, scale: float, sensitivity: float, epsilon: float) -> float:
     b = _validate.positive(scale=scale)
     loss = ratio_up(_validate.non_negative(sensitivity=sensitivity), b)
     gap = loss - _validate.non_negative(epsilon=epsilon)
-    return min(1.0, -math.expm1(-gap / 2) * (1 + 2.0**-50)) if gap > 0 else 0.0
+    return min(1.0, max(-math.expm1(-gap / 2) * (1 + 2.0**-50), math.ulp(0.0))) if gap > 0 else 0.0
 
 
 def laplace_epsilon(*, scale: float, sensitivity: float, delta: float = 0.0) -> float:
@@ -347,7 +342,7 @@ def laplace_interval(release: Any, *, scale: float, alpha: float) -> tuple[Any, 
     (-68.883349, 94.883349)
     """
     t = laplace_error(scale=scale, alpha=alpha)
-    values = _unchanged(release)
+    values = _unchanged(release=release)
     return values - t, values + t
 
 
@@ -375,9 +370,10 @@ def discrete_laplace_pmf(k: Any, *, scale: float) -> FloatArray:
     >>> round(float(discrete_laplace_pmf(0, scale=1.0)), 6)
     0.462117
     """
-    rate = 1.0 / _validate.positive(scale=scale)
+    b = _validate.positive(scale=scale)
     z = np.abs(_validate.integer_values(k=k).astype(np.float64))
-    return np.asarray(math.tanh(rate / 2) * np.exp(-rate * z))
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(math.tanh(0.5 / b) * np.exp(-(z / b)))
 
 
 def discrete_laplace_error(*, scale: float, alpha: float) -> int:
@@ -405,8 +401,11 @@ def discrete_laplace_error(*, scale: float, alpha: float) -> int:
     3
     """
     b = _validate.positive(scale=scale)
-    q = math.exp(-1.0 / b)
-    return max(0, math.ceil(b * math.log(2 / (_validate.open_unit(alpha=alpha) * (1 + q))) - 1))
+    level = _validate.open_unit(alpha=alpha)
+    edge = b * (math.log(2) - math.log(level) - math.log1p(math.exp(-1.0 / b)))
+    if math.isinf(edge):
+        raise ValueError(f"scale must be smaller for the error to be a float64, got {b!r}")
+    return max(0, math.ceil(edge * (1 + 2.0**-48) - 1))  # the margin covers the rounding of edge
 
 
 def discrete_laplace_interval(release: Any, *, scale: float, alpha: float) -> tuple[Any, Any]:
@@ -438,10 +437,12 @@ def discrete_laplace_interval(release: Any, *, scale: float, alpha: float) -> tu
     (38, 44)
     """
     t = discrete_laplace_error(scale=scale, alpha=alpha)
-    if isinstance(release, (int, np.integer)) and not isinstance(release, bool):
+    if _validate.is_integer(release):
         return int(release) - t, int(release) + t
     values = _validate.integer_values(release=release)
-    return values - t, values + t
+    ends = np.iinfo(np.int64)
+    t = min(t, ends.max)
+    return np.maximum(values, ends.min + t) - t, np.minimum(values, ends.max - t) + t
 
 
 def discrete_laplace_delta(*, scale: float, sensitivity: int, epsilon: float) -> float:
@@ -478,12 +479,18 @@ def discrete_laplace_delta(*, scale: float, sensitivity: int, epsilon: float) ->
     0.54202002
     """
     b = _validate.positive(scale=scale)
-    whole = _whole_sensitivity(sensitivity)
+    whole = _validate.integer(0, sensitivity=sensitivity)
     eps = _validate.non_negative(epsilon=epsilon)
-    if whole <= eps * b:
+    gap = whole - Fraction(eps) * Fraction(b)
+    if gap <= 0:
         return 0.0
-    m = math.ceil((whole - eps * b) / 2) - 1
-    q = math.exp(-1.0 / b)
-    at_most_m = 1 - math.exp(-(m + 1) / b) / (1 + q)  # m >= 0
-    shifted = math.exp(eps - (whole - m) / b) / (1 + q)
-    return min(1.0, (at_most_m - shifted) * (1 + 2.0**-40))
+    m = math.ceil(gap / 2) - 1
+    mp = precise()
+    mp.dps = 50
+    while True:
+        q = mp.exp(-1 / mp.mpf(b))
+        at_most_m = 1 - mp.exp(-(m + 1) / mp.mpf(b)) / (1 + q)  # m >= 0
+        shifted = mp.exp(eps - (whole - m) / mp.mpf(b)) / (1 + q)
+        if at_most_m - shifted > at_most_m * mp.mpf(10) ** (25 - mp.dps):
+            return min(1.0, up(at_most_m - shifted))
+        mp.dps *= 2  # the two terms cancel: use more digits

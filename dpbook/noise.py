@@ -57,7 +57,8 @@ BLOCK = 2**18  # entries whose words are read at once: few, large reads
 FAR = 2.0**52  # in grid units: every float64 beyond is a whole number
 SMALLEST_SCALE, LARGEST_SCALE = 2.0**-900, 2.0**900  # so that no intermediate power of two leaves float64
 LARGEST = float(np.finfo(np.float64).max)
-LARGEST_INTEGER_SCALE = 2.0**40  # beyond, a draw would nearly always need more than 63 digits
+LARGEST_INTEGER_SCALE = 2.0**40  # above 2**32 more and more draws need over 63 digits, and each takes a millisecond
+SMALLEST_INTEGER_SCALE = 2.0**-10  # smaller scales are raised to it: P(noise is not 0) is then below 2**-1470
 
 
 class _Family(NamedTuple):
@@ -93,6 +94,15 @@ def grid_step(*, scale: float) -> float:
     ----------
     scale : float
         Scale of Laplace noise or standard deviation of Gaussian noise, from 2**-900 to 2**900.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When the scale breaks its rule.
+
+    References
+    ----------
+    The module's own construction; Mironov (2012) rounds to such a grid too.
 
     Examples
     --------
@@ -255,7 +265,7 @@ def _add_continuous(true_value: Any, family: _Family, scale: float, rng: np.rand
         return (k + draw.one(true_value, t - k, read)) * grid
 
     def split(x: FloatArray) -> tuple[FloatArray, Any]:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", under="ignore"):
             t = x * to_grid
         k = np.rint(t)
         far = None
@@ -385,7 +395,8 @@ def add_discrete_laplace(true_value: Any, *, scale: float, rng: np.random.Genera
     true_value : int or array_like of int
         Integers of any shape. Left untouched.
     scale : float
-        Scale b, above 0 and at most 2**40. Small scales are allowed: below about 0.03 the noise is nearly always 0.
+        Scale b, above 0 and at most 2**40. Below about 0.03 the noise is nearly always 0; a scale below 2**-10 is raised
+        to that, which changes nothing that could be seen.
     rng : numpy.random.Generator, optional
         None reads the operating system's entropy. A seeded release is reproducible and therefore NOT private.
 
@@ -413,9 +424,9 @@ def add_discrete_laplace(true_value: Any, *, scale: float, rng: np.random.Genera
     if b > LARGEST_INTEGER_SCALE:
         raise ValueError(f"scale must be at most 2**40, got {b!r}")
     _validate.generator(rng)
-    draw, shift = _integer_plan(b)
+    draw, shift = _integer_plan(max(b, SMALLEST_INTEGER_SCALE))
     read = _system_bytes if rng is None else rng.bytes
-    if isinstance(true_value, (int, np.integer)) and not isinstance(true_value, bool):
+    if _validate.is_integer(true_value):
         return int(true_value) + draw.one(0, shift, read)
     ends = np.iinfo(np.int64)
 

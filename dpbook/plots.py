@@ -11,8 +11,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-# Okabe and Ito's palette, darkest first, so that neighbours differ in lightness too.
-COLORS = ("#0b4f8a", "#d55e00", "#009e73", "#cc79a7", "#7a6a00", "#56b4e9")
+# After Okabe and Ito's palette, dark and light in turn, so that neighbours differ in grey too.
+COLORS = ("#0b4f8a", "#e08214", "#00664b", "#d48bb5", "#6b3d00", "#56b4e9")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
@@ -83,6 +83,8 @@ def laplace_neighbors(
         with plt.rc_context(STYLE):
             _, axes = plt.subplots(2, 1, sharex=True, figsize=(7.0, 4.8))
     a, b = values
+    if a == b:
+        raise ValueError(f"values must differ, got {values}")
     x = np.linspace(min(values) - 6 * scale, max(values) + 6 * scale, 801)
     for i, (value, name) in enumerate(((a, "with the person"), (b, "without"))):
         axes[0].plot(x, np.exp(-np.abs(x - value) / scale) / (2 * scale), label=f"{name}: {value:g}", **look(i))

@@ -24,6 +24,7 @@ from dpbook._validate import ADD_REMOVE, REPLACE_ONE, FloatArray
 
 NORMS = ("l1", "l2")
 RECORD_BITS = 24  # a clipped record is a whole number of steps of about 2**-24 of the larger bound
+SMALLEST_BOUND, LARGEST_BOUND = 2.0**-900, 2.0**900  # so that sums and scaled vectors stay inside float64
 LARGEST_SEARCH = 2_000_000  # pairs of datasets that `brute_force_sensitivity` is willing to try
 
 
@@ -400,15 +401,18 @@ def clipped_sum(values: Any, *, bounds: tuple[float, float]) -> float:
     1049576.0
     """
     lower, upper = _validate.bounds(bounds=bounds)
-    clipped = clip(values, bounds=(lower, upper))
     largest = max(abs(lower), abs(upper))
+    if largest > LARGEST_BOUND:
+        raise ValueError(f"bounds must lie within ±2**900 for a sum, got ({lower}, {upper})")
+    clipped = clip(values, bounds=(lower, upper))
     if largest == 0.0:
         return 0.0
     step = math.ldexp(1.0, max(math.frexp(largest)[1] - RECORD_BITS, -1074))
     low, high = math.ceil(lower / step), math.floor(upper / step)
     if low > high:  # no step between the bounds: take the one nearer to zero
         low = high = min(low, high, key=abs)
-    whole = np.clip(np.rint(clipped / step), low, high)
+    with np.errstate(under="ignore"):
+        whole = np.clip(np.rint(clipped / step), low, high)
     return int(whole.astype(np.int64).sum()) * step
 
 
@@ -418,7 +422,8 @@ def clip_norm(vectors: Any, *, max_norm: float, norm: str = "l2") -> FloatArray:
     Parameters
     ----------
     vectors : array_like
-        Two-dimensional, one row a person; numeric. A row with a NaN or infinite entry becomes zero. Left untouched.
+        Two-dimensional, one row a person. A row with an entry that is NaN, infinite or no number becomes zero. Left
+        untouched.
     max_norm : float
         The clipping norm C > 0.
     norm : {"l1", "l2"}, optional
@@ -427,7 +432,7 @@ def clip_norm(vectors: Any, *, max_norm: float, norm: str = "l2") -> FloatArray:
     Returns
     -------
     numpy.ndarray of float64
-        Same shape. Rows within the norm are unchanged; others are scaled to just below C, finite for any finite row.
+        Same shape. Rows with a norm below C by more than 1e-12 of it are unchanged; others are scaled to just below C.
 
     Raises
     ------
@@ -445,15 +450,22 @@ def clip_norm(vectors: Any, *, max_norm: float, norm: str = "l2") -> FloatArray:
            [0.1, 0. ]])
     """
     c = _validate.positive(max_norm=max_norm)
+    if not SMALLEST_BOUND <= c <= LARGEST_BOUND:
+        raise ValueError(f"max_norm must lie between 2**-900 and 2**900, got {max_norm!r}")
     kind = _validate.choice(NORMS, norm=norm)
     rows = _validate.rows(vectors=vectors)
     rows[~np.isfinite(rows).all(axis=1)] = 0.0
+    with np.errstate(all="ignore"):
+        return _scaled_rows(rows, c, kind)
+
+
+def _scaled_rows(rows: FloatArray, c: float, kind: str) -> FloatArray:
     largest = np.abs(rows).max(axis=1, initial=0.0, keepdims=True)
     safe = np.where(largest > 0, largest, 1.0)
     unit = rows / safe  # entries in [-1, 1]: squares neither overflow nor, where it matters, underflow
     size = np.sqrt((unit**2).sum(axis=1, keepdims=True)) if kind == "l2" else np.abs(unit).sum(axis=1, keepdims=True)
     size = np.where(size > 0, size, 1.0)
-    too_long = size > (c / safe) * (1 - 2.0**-40)  # the margin covers the rounding of all that is computed here
+    too_long = size * safe > c * (1 - 2.0**-40)  # the margin covers the rounding of all that is computed here
     scaled = unit * (c * (1 - 2.0**-40) / size)
     return np.where(too_long, scaled, rows)
 
@@ -540,7 +552,10 @@ def brute_force_sensitivity(
     3.0
     """
     relation, kind = _validate.neighbors(neighbors), _validate.choice(NORMS, norm=norm)
-    size, options = _validate.integer(n=n), list(domain)
+    size = _validate.integer(n=n)
+    if not isinstance(domain, (Sequence, np.ndarray)) or isinstance(domain, (str, bytes)):
+        raise TypeError(f"domain must be a sequence of what one person's entry may be, got {type(domain).__name__}")
+    options = list(domain)
     if not callable(query):
         raise TypeError(f"query must be callable, got {type(query).__name__}")
     if not options:
@@ -550,7 +565,10 @@ def brute_force_sensitivity(
         raise ValueError(f"n and domain must give at most {LARGEST_SEARCH} pairs, got {pairs}")
 
     def answer(records: list[Any]) -> FloatArray:
-        return np.atleast_1d(np.asarray(query(records), dtype=np.float64))
+        result = np.atleast_1d(np.asarray(query(records), dtype=np.float64))
+        if not np.isfinite(result).all():
+            raise ValueError(f"query must return finite numbers, got {result} for {records}")
+        return result
 
     def change(a: FloatArray, b: FloatArray) -> float:
         return float(np.abs(a - b).sum()) if kind == "l1" else float(np.sqrt(((a - b) ** 2).sum()))

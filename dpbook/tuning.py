@@ -57,6 +57,11 @@ def epsilon_for_error(
     delta : float, optional
         δ in (0, 1), for "gaussian" only.
 
+    Returns
+    -------
+    float
+        ε > 0, or 0.0 where for Gaussian noise δ alone is enough: then every ε > 0 does.
+
     Raises
     ------
     TypeError, ValueError
@@ -127,19 +132,26 @@ def error_curve(
     """
     kind = _mechanism(mechanism, delta)
     level = _validate.open_unit(alpha=alpha)
-    grid = np.broadcast(_validate.finite_values(epsilon=epsilon), _validate.finite_values(sensitivity=sensitivity))
+    try:
+        grid = np.broadcast(_validate.finite_array(epsilon=epsilon), _validate.finite_array(sensitivity=sensitivity))
+    except ValueError as error:
+        if "broadcast" in str(error):
+            shapes = f"{np.shape(epsilon)} and {np.shape(sensitivity)}"
+            raise ValueError(f"epsilon and sensitivity must have shapes that broadcast, got {shapes}") from None
+        raise
 
     def one(eps: float, size: float) -> float:
+        _validate.integer(sensitivity=size) if kind == "discrete_laplace" else _validate.positive(sensitivity=size)
         if kind == "gaussian":
             sigma = gaussian_sigma(epsilon=eps, delta=delta if delta is not None else math.nan, sensitivity=size)
             return gaussian_error(sigma=sigma, alpha=level)
-        scale = laplace_scale(epsilon=eps, sensitivity=_validate.positive(sensitivity=size))
+        scale = laplace_scale(epsilon=eps, sensitivity=size)
         return (discrete_laplace_error if kind == "discrete_laplace" else laplace_error)(scale=scale, alpha=level)
 
-    return np.array([one(float(e), float(s)) for e, s in grid]).reshape(grid.shape)
+    return np.array([one(float(e), float(s)) for e, s in grid], dtype=np.float64).reshape(grid.shape)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClippingChoice:
     """The upper clipping bound of least error, and the error over all candidates (root mean squares, of a mean)."""
 
@@ -202,7 +214,7 @@ def clipping_bound(
     True
     """
     size, eps = _validate.integer(n=n), _validate.positive(epsilon=epsilon)
-    low = _validate.bounds(bounds=(lower, lower))[0]
+    low = _validate.finite(lower=lower)
     sample = _validate.records(public_sample=public_sample)
     sample = np.maximum(sample[np.isfinite(sample)], low)
     if not (sample > low).any():
@@ -211,11 +223,11 @@ def clipping_bound(
         tries = np.unique(np.quantile(sample, np.linspace(0.0, 1.0, 200)))
         tries = tries[tries > low]
     else:
-        tries = np.unique(_validate.finite_values(candidates=candidates))
+        tries = np.unique(_validate.finite_array(candidates=candidates))
         if not len(tries) or tries[0] <= low:
             raise ValueError(f"candidates must all lie above lower={low}")
     bias = np.array([sample.mean() - np.minimum(sample, upper).mean() for upper in tries])
-    noise = math.sqrt(2) * (tries - low) / (size * eps)
+    noise = np.array([math.sqrt(2) * laplace_scale(epsilon=eps, sensitivity=(upper - low) / size) for upper in tries])
     best = int(np.argmin(np.hypot(bias, noise)))
     return ClippingChoice(float(tries[best]), float(np.hypot(bias, noise)[best]), tries, bias, noise)
 
@@ -249,8 +261,8 @@ def split_budget(*, epsilon: float, sum_sensitivity: float, expected_mean: float
     Notes
     -----
     To first order the variance of ``(S + X) / (N + Y)`` is ``(Var X + mean² Var Y) / N²``, with ``Var X = 2 (Δ/ε_S)²``
-    and ``Var Y = 2 / ε_N²``. Its minimum has ``ε_S : ε_N = Δ^(2/3) : |mean|^(2/3)``. For a mean near 0 the count gets
-    at least 1 % of the budget.
+    and ``Var Y = 2 / ε_N²``. Its minimum has ``ε_S : ε_N = Δ^(2/3) : |mean|^(2/3)``. Each part
+    gets at least 1 % of the budget, whatever the guess.
 
     References
     ----------
@@ -262,7 +274,7 @@ def split_budget(*, epsilon: float, sum_sensitivity: float, expected_mean: float
     (0.648, 0.352)
     """
     total, size = _validate.positive(epsilon=epsilon), _validate.positive(sum_sensitivity=sum_sensitivity)
-    mean = abs(_validate.bounds(bounds=(expected_mean, expected_mean))[0])
+    mean = abs(_validate.finite(expected_mean=expected_mean))
     share = max(0.01, 1 / (1 + (size / mean) ** (2 / 3)) if mean else 0.0)
     count = total * min(share, 0.99)
     rest = total - count
