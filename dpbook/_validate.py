@@ -241,7 +241,7 @@ def _as_float(record: Any) -> float:
         try:
             return float(record)
         except OverflowError:
-            return math.copysign(math.inf, int(record // 1))
+            return math.inf if bool(record > 0) else -math.inf  # type: ignore[operator]
     return math.nan
 
 

@@ -112,7 +112,8 @@ def gaussian_sigma(*, epsilon: float, delta: float, sensitivity: float, calibrat
     sensitivity : float
         L2 sensitivity ≥ 0, under the neighbour relation of the claim.
     calibration : {"analytic", "classic"}, optional
-        "analytic" inverts the exact formula and holds for every ε (beyond 1e9 with a bound, 1e-4 larger at most). "classic" is ``sqrt(2 ln(1.25/δ)) Δ / ε``, proven
+        "analytic" inverts the exact formula and holds for every ε (beyond 1e9 with a bound, 1e-4 larger at most).
+        "classic" is ``sqrt(2 ln(1.25/δ)) Δ / ε``, proven
         for ε < 1 only, wasteful there, and too small for large ε; it refuses ε ≥ 1.
 
     Raises

@@ -395,8 +395,8 @@ def add_discrete_laplace(true_value: Any, *, scale: float, rng: np.random.Genera
     true_value : int or array_like of int
         Integers of any shape. Left untouched.
     scale : float
-        Scale b, above 0 and at most 2**40. Below about 0.03 the noise is nearly always 0; a scale below 2**-10 is raised
-        to that, which changes nothing that could be seen.
+        Scale b, above 0 and at most 2**40. Below about 0.03 the noise is nearly always 0; a scale below 2**-10 is
+        raised to that, which changes nothing that could be seen.
     rng : numpy.random.Generator, optional
         None reads the operating system's entropy. A seeded release is reproducible and therefore NOT private.
 
