@@ -8,7 +8,6 @@ STAMP  := $(VENV)/.installed
 SITE   := _build/html
 NBVAL  := --nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with=tests/nbval_sanitize.cfg
 export PYTHONWARNINGS ?= ignore::DeprecationWarning
-export MPLBACKEND ?= Agg
 
 .PHONY: help install book serve test lint test-unit test-notebooks test-site test-lowest notebooks bench clean
 help:
@@ -45,7 +44,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test-unit: $(STAMP)
-	$(BIN)/python -m pytest -q --ignore=tests/test_site.py
+	MPLBACKEND=Agg $(BIN)/python -m pytest -q --ignore=tests/test_site.py
 
 test-notebooks: $(STAMP)
 	$(BIN)/python -m pytest -q $(NBVAL) book
@@ -58,7 +57,7 @@ PYTHON310 ?= python3.10
 test-lowest:
 	$(PYTHON310) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -e .[plots] pytest hypothesis pandas -c tests/lowest.txt
-	.venv-lowest/bin/python -m pytest -q tests dpbook --ignore=tests/test_site.py --ignore=tests/test_notebooks.py --ignore=tests/test_packaging.py
+	MPLBACKEND=Agg .venv-lowest/bin/python -m pytest -q tests dpbook --ignore=tests/test_site.py --ignore=tests/test_notebooks.py --ignore=tests/test_packaging.py
 
 notebooks: $(STAMP)
 	$(BIN)/python tools/run_notebooks.py

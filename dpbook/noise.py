@@ -57,7 +57,7 @@ BLOCK = 2**18  # entries whose words are read at once: few, large reads
 FAR = 2.0**52  # in grid units: every float64 beyond is a whole number
 SMALLEST_SCALE, LARGEST_SCALE = 2.0**-900, 2.0**900  # so that no intermediate power of two leaves float64
 LARGEST = float(np.finfo(np.float64).max)
-LARGEST_INTEGER_SCALE = 2.0**40  # above 2**32 more and more draws need over 63 digits, and each takes a millisecond
+LARGEST_INTEGER_SCALE = 2.0**40  # above 2**32 ever more draws need over 63 digits, each up to a millisecond
 SMALLEST_INTEGER_SCALE = 2.0**-10  # smaller scales are raised to it: P(noise is not 0) is then below 2**-1470
 
 

@@ -76,7 +76,12 @@ def curves(
 
 
 def laplace_neighbors(
-    *, values: tuple[float, float], scale: float, xlabel: str = "released value", axes: Any = None
+    *,
+    values: tuple[float, float],
+    scale: float,
+    labels: tuple[str, str] = ("with the person", "without"),
+    xlabel: str = "released value",
+    axes: Any = None,
 ) -> Any:
     """Draw the Laplace densities of two neighbours' answers, and below them the log of their ratio, with ±ε."""
     if axes is None:
@@ -86,7 +91,7 @@ def laplace_neighbors(
     if a == b:
         raise ValueError(f"values must differ, got {values}")
     x = np.linspace(min(values) - 6 * scale, max(values) + 6 * scale, 801)
-    for i, (value, name) in enumerate(((a, "with the person"), (b, "without"))):
+    for i, (value, name) in enumerate(zip(values, labels, strict=True)):
         axes[0].plot(x, np.exp(-np.abs(x - value) / scale) / (2 * scale), label=f"{name}: {value:g}", **look(i))
     axes[0].set(ylabel="density")
     axes[0].legend()

@@ -23,7 +23,7 @@ from dpbook._exact import round_up, sqrt_up
 from dpbook._validate import ADD_REMOVE, REPLACE_ONE, FloatArray
 
 NORMS = ("l1", "l2")
-RECORD_BITS = 24  # a clipped record is a whole number of steps of about 2**-24 of the larger bound
+RECORD_BITS = 24  # a clipped record is a whole number of steps of 2**-24 to 2**-23 of the larger bound
 SMALLEST_BOUND, LARGEST_BOUND = 2.0**-900, 2.0**900  # so that sums and scaled vectors stay inside float64
 LARGEST_SEARCH = 2_000_000  # pairs of datasets that `brute_force_sensitivity` is willing to try
 
@@ -228,7 +228,7 @@ def histogram_sensitivity(*, neighbors: str, norm: str, max_groups: int = 1, max
     """Return the L1 or L2 sensitivity of counts over public bins or groups.
 
     One person with rows in up to k groups, up to m in each: L1 is ``k m`` and L2 is ``m sqrt(k)`` under add/remove;
-    under replace-one the old and the new rows may lie in different groups, which doubles k.
+    under replace-one the old and the new rows may lie in different groups, which doubles k (attained from 2k groups on).
 
     Parameters
     ----------
@@ -369,8 +369,8 @@ def clip(values: Any, *, bounds: tuple[float, float]) -> FloatArray:
 def clipped_sum(values: Any, *, bounds: tuple[float, float]) -> float:
     """Return the sum of the records clipped to `bounds`, with no rounding error that could leak.
 
-    Each clipped record is rounded to a whole number of public steps of at most ``2**-24 * max(|L|, |U|)``, towards the
-    inside of the bounds, and the whole numbers are added. The result does not depend on the order of the records, and
+    Each clipped record is rounded to a whole number of public steps of at most ``2**-23 * max(|L|, |U|)``, inside the bounds,
+    and the whole numbers are added; a record below half a step becomes 0. The result does not depend on the order of the records, and
     neighbours differ by at most `sum_sensitivity`, for up to 2**29 records.
 
     Parameters

@@ -19,6 +19,17 @@ BOOK = Path(__file__).resolve().parent.parent / "book"
 IMAGES = ("image/png", "image/svg+xml", "image/jpeg", "application/pdf")
 
 
+def merged(outputs: list[Any]) -> list[Any]:
+    """Join what a cell printed: the kernel cuts it into pieces at random."""
+    result: list[Any] = []
+    for output in outputs:
+        if result and output.output_type == result[-1].output_type == "stream" and output.name == result[-1].name:
+            result[-1].text += output.text
+        else:
+            result.append(output)
+    return result
+
+
 def canonical(notebook: Any) -> str:
     """Return the notebook as text without what changes from run to run or from machine to machine."""
     notebook.metadata = {
@@ -32,6 +43,7 @@ def canonical(notebook: Any) -> str:
             continue
         count += 1
         cell.execution_count = count
+        cell.outputs = merged(cell.outputs)
         for output in cell.outputs:
             if output.output_type == "execute_result":
                 output.execution_count = count
