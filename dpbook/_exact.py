@@ -47,7 +47,7 @@ def sqrt_up(square: Fraction) -> float:
         return math.inf
     if math.isinf(root):
         return root
-    while Fraction(root) ** 2 < square:
+    while root < math.inf and Fraction(root) ** 2 < square:
         root = math.nextafter(root, math.inf)
     while root > 0.0 and Fraction(math.nextafter(root, 0.0)) ** 2 >= square:
         root = math.nextafter(root, 0.0)

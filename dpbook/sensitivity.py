@@ -228,7 +228,8 @@ def histogram_sensitivity(*, neighbors: str, norm: str, max_groups: int = 1, max
     """Return the L1 or L2 sensitivity of counts over public bins or groups.
 
     One person with rows in up to k groups, up to m in each: L1 is ``k m`` and L2 is ``m sqrt(k)`` under add/remove;
-    under replace-one the old and the new rows may lie in different groups, which doubles k (attained from 2k groups on).
+    under replace-one the old and the new rows may lie in different groups, which doubles k
+    (attained from 2k groups on).
 
     Parameters
     ----------
@@ -369,9 +370,9 @@ def clip(values: Any, *, bounds: tuple[float, float]) -> FloatArray:
 def clipped_sum(values: Any, *, bounds: tuple[float, float]) -> float:
     """Return the sum of the records clipped to `bounds`, with no rounding error that could leak.
 
-    Each clipped record is rounded to a whole number of public steps of at most ``2**-23 * max(|L|, |U|)``, inside the bounds,
-    and the whole numbers are added; a record below half a step becomes 0. The result does not depend on the order of the records, and
-    neighbours differ by at most `sum_sensitivity`, for up to 2**29 records.
+    Each clipped record is rounded to a whole number of public steps of at most ``2**-23 * max(|L|, |U|)``, inside the
+    bounds, and the whole numbers are added; a record below half a step becomes 0. The result does not depend on the
+    order of the records, and neighbours differ by at most `sum_sensitivity`, for up to 2**29 records.
 
     Parameters
     ----------
@@ -553,7 +554,11 @@ def brute_force_sensitivity(
     """
     relation, kind = _validate.neighbors(neighbors), _validate.choice(NORMS, norm=norm)
     size = _validate.integer(n=n)
-    if not isinstance(domain, (Sequence, np.ndarray)) or isinstance(domain, (str, bytes)):
+    if (
+        not isinstance(domain, (Sequence, np.ndarray))
+        or isinstance(domain, (str, bytes))
+        or not getattr(domain, "ndim", 1)
+    ):
         raise TypeError(f"domain must be a sequence of what one person's entry may be, got {type(domain).__name__}")
     options = list(domain)
     if not callable(query):

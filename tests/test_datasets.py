@@ -62,7 +62,6 @@ def test_wrong_seed(bad):
             function(5, seed=bad)
 
 
-@pytest.mark.xfail(strict=True, reason="clinic_rows hands numpy the seed before it is made an int")
 def test_whole_float_seed():
     assert datasets.residents(5, seed=2026.0)["age"].tolist() == datasets.residents(5)["age"].tolist()
     assert datasets.clinic_rows(5, seed=2026.0)["person"].tolist() == datasets.clinic_rows(5)["person"].tolist()

@@ -709,6 +709,51 @@ def test_integer_arrays_saturate():
     assert (add_discrete_laplace(unsigned, scale=3.0, rng=seeded(41)) > ends.max - 1000).all()
 
 
+@pytest.mark.parametrize("scale", [5e-324, 1e-300, 1e-9, math.nextafter(2.0**-10, 0.0)])
+def test_a_smaller_integer_scale_is_raised_to_2_to_the_minus_10(scale):
+    x = np.array([-(2**63), -1, 0, 5, 2**63 - 1])
+    assert add_discrete_laplace(x, scale=scale, rng=seeded(42)).tolist() == x.tolist()
+    assert add_discrete_laplace(7, scale=scale, rng=seeded(42)) == 7
+    rng, other = seeded(42), seeded(42)
+    smallest, own = add_discrete_laplace(x, scale=2.0**-10, rng=rng), add_discrete_laplace(x, scale=scale, rng=other)
+    assert smallest.tolist() == own.tolist()
+    assert rng.bit_generator.state == other.bit_generator.state
+
+
+SIGNALLING = np.array([0x7FA00000], dtype=np.uint32).view(np.float32)  # a NaN that raises a flag when it is converted
+EXTREME_VALUES = [0.0, -0.0, 5e-324, -5e-324, 1e-310, 2.3e-308, 1e-300, 0.1, 2.0**53, 1e300, -1e300, LARGEST, -LARGEST]
+
+
+@pytest.mark.parametrize("scale", [2.0**-900, 1e-100, 1e-5, 1.0, 1e5, 1e100, 2.0**900])
+@pytest.mark.parametrize("name", CONTINUOUS)
+def test_the_callers_error_state_does_not_matter(name, scale):
+    x = np.array(EXTREME_VALUES)
+    expected = ADD[name](x, scale, seeded(48)).tolist()
+    scalars = [ADD[name](value, scale, seeded(49)) for value in EXTREME_VALUES]
+    with np.errstate(all="raise"):
+        assert ADD[name](x, scale, seeded(48)).tolist() == expected
+        assert [ADD[name](value, scale, seeded(49)) for value in EXTREME_VALUES] == scalars
+        for dtype in (np.float16, np.float32):
+            ends = np.finfo(dtype)
+            ADD[name](np.array([ends.tiny, ends.smallest_subnormal, ends.max, ends.min]), scale, seeded(50))
+        ADD[name]([2**62, -(2**63)], scale, seeded(50))
+        for bad in (math.nan, math.inf, [math.nan, 1.0], np.array([-math.inf]), np.float32(math.nan), SIGNALLING):
+            with pytest.raises(ValueError, match="^true_value must be finite"):
+                ADD[name](bad, scale, seeded(50))
+
+
+@pytest.mark.parametrize("scale", [5e-324, 0.01, 0.3, 1.0, 1e6, 2.0**40])
+def test_the_callers_error_state_does_not_matter_for_integers(scale):
+    for dtype in (np.int8, np.int64, np.uint64):
+        ends = np.iinfo(dtype)
+        x = np.array([ends.min, 0, 1, ends.max], dtype=dtype)
+        expected = add_discrete_laplace(x, scale=scale, rng=seeded(51)).tolist()
+        with np.errstate(all="raise"):
+            assert add_discrete_laplace(x, scale=scale, rng=seeded(51)).tolist() == expected
+            for value in (*x, 10**400, -(10**400)):
+                assert type(add_discrete_laplace(value, scale=scale, rng=seeded(51))) is int
+
+
 @pytest.mark.parametrize("name", ADD)
 @pytest.mark.parametrize("bad", [None, "1", True, 1j, {1}, np.array(["a"]), np.array([True]), np.ma.array([1, 2])])
 def test_values_of_the_wrong_type_are_refused(name, bad):

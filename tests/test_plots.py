@@ -71,7 +71,6 @@ def test_style():
     assert all(len(set(column)) == 6 for column in zip(*looks, strict=True))
 
 
-@pytest.mark.xfail(strict=True, reason="neighbouring colours are closer than 0.08 in luminance")
 def test_neighbouring_colours_differ_in_greyscale():
     grey = [sum(w * v for w, v in zip((0.299, 0.587, 0.114), to_rgb(c), strict=True)) for c in plots.COLORS]
     assert min(abs(b - a) for a, b in itertools.pairwise(grey)) >= 0.08
