@@ -211,7 +211,8 @@ def gaussian_delta(*, sigma: float, sensitivity: float, epsilon: float) -> float
     Returns
     -------
     float
-        δ in [0, 1]. Beyond ``sensitivity / sigma = 1e6`` an upper bound, within 1e-6 relative.
+        δ in [0, 1]. Beyond ``sensitivity / sigma = 1e6`` an upper bound; where the true δ is below the smallest
+        float64, that smallest one.
 
     Raises
     ------
