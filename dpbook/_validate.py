@@ -207,7 +207,8 @@ def finite_values(**parameter: Any) -> FloatArray:
         array = np.minimum(array, limit)
         if array.dtype.kind == "i":
             array = np.maximum(array, -limit)
-    result = np.asarray(array, dtype=np.float64)
+    with np.errstate(invalid="ignore"):  # a signalling NaN raises a flag when it is converted
+        result = np.asarray(array, dtype=np.float64)
     if not np.isfinite(result).all():
         raise ValueError(f"{name} must be finite: a value of bounded sensitivity is never NaN or infinite")
     return result
