@@ -311,6 +311,8 @@ def rows(**parameter: Any) -> FloatArray:
 
 def _identifier(key: Any) -> Any:
     """Return a hashable id, None for one that is missing (None, NaN, NA) or cannot be an id."""
+    if isinstance(key, tuple):  # a NaN inside is never equal to another NaN
+        return tuple(_identifier(part) for part in key)
     try:
         hash(key)
         return key if bool(key == key) else None

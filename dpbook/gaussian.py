@@ -18,7 +18,7 @@ from scipy import special
 from dpbook import _validate, noise
 from dpbook._exact import precise, up
 
-LARGEST_EPSILON = 1e9  # beyond, σ comes from a bound that is at most 1e-4 larger
+LARGEST_EPSILON = 1e10  # beyond, σ comes from a bound that is at most 1e-4 larger
 LARGEST_MU = 1e6  # beyond, the formula is replaced by an upper bound that is as good as equal
 CALIBRATIONS = ("analytic", "classic")
 
@@ -112,9 +112,9 @@ def gaussian_sigma(*, epsilon: float, delta: float, sensitivity: float, calibrat
     sensitivity : float
         L2 sensitivity ≥ 0, under the neighbour relation of the claim.
     calibration : {"analytic", "classic"}, optional
-        "analytic" inverts the exact formula and holds for every ε (beyond 1e9 with a bound, 1e-4 larger at most).
-        "classic" is ``sqrt(2 ln(1.25/δ)) Δ / ε``, proven
-        for ε < 1 only, wasteful there, and too small for large ε; it refuses ε ≥ 1.
+        "analytic" inverts the exact formula and holds for every ε (beyond 1e10 with a bound, 1e-4 larger at most).
+        "classic" is ``sqrt(2 ln(1.25/δ)) Δ / ε``, proven for ε < 1 only, wasteful there, and too small for large ε; it
+        refuses ε ≥ 1.
 
     Raises
     ------

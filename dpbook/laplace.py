@@ -18,7 +18,7 @@ from dpbook._validate import FloatArray
 
 
 def naive_laplace_mechanism(true_value: Any, epsilon: float, sensitivity: float, rng: np.random.Generator) -> Any:
-    """Add floating-point Laplace noise: the five-line version, for teaching only; NOT private.
+    """Add floating-point Laplace noise: the textbook version, for teaching only; NOT private.
 
     It is the mechanism on paper, but the doubles that can come out of the sum depend on the true value, and one
     release can tell neighbouring datasets apart. Use `laplace_mechanism` on real data.

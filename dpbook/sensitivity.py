@@ -337,7 +337,8 @@ def clip(values: Any, *, bounds: tuple[float, float]) -> FloatArray:
     ----------
     values : array_like
         One-dimensional records: list, tuple, range, NumPy array or pandas Series. NaN, None, NA, masked and text
-        entries never raise and never change the length: each becomes ``(lower + upper) / 2``. Left untouched.
+        entries never raise and never change the length: each becomes ``(lower + upper) / 2``. Left untouched. An
+        object or pandas text column is read entry by entry, so text in it becomes the middle, and does not raise.
     bounds : tuple of float
         Public bounds, never the minimum and maximum of the data.
 
@@ -480,7 +481,8 @@ def keep_rows(person: Any, *, max_rows: int) -> npt.NDArray[np.bool_]:
     Parameters
     ----------
     person : array_like
-        One-dimensional: who each row belongs to; numbers or text. Rows without an id (None, NaN) count as one person.
+        One-dimensional: who each row belongs to; any hashable ids, also tuples such as (person, group). Rows without
+        an id (None, NaN) count as one person.
     max_rows : int
         The most rows to keep of one person.
 

@@ -196,7 +196,7 @@ def test_round_trips_end_on_the_safe_side(epsilon, delta, sensitivity):
 
 # The bound is good as long as delta is not within about 4e-6 of 1, where nobody's delta is.
 @pytest.mark.parametrize("delta", [5e-324, 1e-300, 1e-100, 1e-10, 1e-5, 0.3, 0.9, 0.99])
-@pytest.mark.parametrize("epsilon", [math.nextafter(1e9, 2e9), 1.1e9, 1e10, 1e12, 1e20, 1e100, 1e308])
+@pytest.mark.parametrize("epsilon", [math.nextafter(1e10, 2e10), 1.1e10, 1e11, 1e12, 1e20, 1e100, 1e308])
 def test_sigma_of_a_huge_epsilon_is_safe_and_at_most_a_little_larger(epsilon, delta):
     assert epsilon > gaussian.LARGEST_EPSILON
     gaussian._sigma.cache_clear()
@@ -210,7 +210,7 @@ def test_sigma_of_a_huge_epsilon_is_safe_and_at_most_a_little_larger(epsilon, de
 
 @pytest.mark.parametrize("delta", [1e-300, 1e-5, 0.9])
 def test_sigma_falls_where_the_bound_takes_over(delta):
-    steps = [1e8, 9.9e8, 1e9, 1.001e9, 1.01e9, 1e10, 1e100, 1e308]
+    steps = [1e9, 9.9e9, 1e10, 1.001e10, 1.01e10, 1e11, 1e100, 1e308]
     sigmas = [gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=1.0) for epsilon in steps]
     assert sigmas == sorted(sigmas, reverse=True)
 

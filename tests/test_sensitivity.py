@@ -470,3 +470,9 @@ def test_sensitivity_does_not_look_at_data():
     # The largest change on [0]*99 is 0: measured on the data, the noise would vanish.
     assert max(abs(sum([0] * 99) - sum([0] * 98)), 0) == 0
     assert s.sum_sensitivity(bounds=(0, 1), neighbors="add_remove") == 1
+
+
+def test_keep_rows_of_tuples_with_missing_parts():
+    # Every NaN is an object of its own: compared as they are, no two of these ids would be one person.
+    ids = [(float("nan"), 1), (float("nan"), 1), (None, 1), (float("nan"), 2)]
+    assert s.keep_rows(ids, max_rows=1).tolist() == [True, False, False, True]
