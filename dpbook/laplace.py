@@ -61,7 +61,8 @@ def laplace_mechanism(
     Raises
     ------
     TypeError, ValueError
-        When a parameter breaks its rule, before the value is looked at; or when the value is not finite.
+        When a parameter breaks its rule, before the value is looked at; when ``sensitivity / epsilon``, the scale, is
+        outside 2**-900 to 2**900; or when the value is not finite.
 
     See Also
     --------
@@ -119,7 +120,8 @@ def discrete_laplace_mechanism(
     Raises
     ------
     TypeError, ValueError
-        When a parameter breaks its rule, before the value is looked at; or when the value is not an integer.
+        When a parameter breaks its rule, before the value is looked at; when ``sensitivity / epsilon``, the scale, is
+        above 2**40; or when the value is not an integer.
 
     References
     ----------

@@ -189,7 +189,8 @@ def clipping_bound(
     lower : float, optional
         The lower clipping bound.
     candidates : array_like, optional
-        Upper bounds to try, all above `lower`; by default 200 quantiles of the sample.
+        Upper bounds to try, all above `lower`; by default 200 quantiles of the sample and 200
+        points in geometric steps up to its maximum.
 
     Returns
     -------
@@ -220,7 +221,9 @@ def clipping_bound(
     if not (sample > low).any():
         raise ValueError(f"public_sample must have a value above lower={low}")
     if candidates is None:
-        tries = np.unique(np.quantile(sample, np.linspace(0.0, 1.0, 200)))
+        quantiles = np.quantile(sample, np.linspace(0.0, 1.0, 200))
+        gaps = low + np.geomspace(2.0**-10, 1.0, 200) * (sample.max() - low)  # a long tail has few quantiles
+        tries = np.unique(np.concatenate([quantiles, gaps]))
         tries = tries[tries > low]
     else:
         tries = np.unique(_validate.finite_array(candidates=candidates))
