@@ -87,8 +87,8 @@ def _log(a: FloatArray, out: FloatArray) -> None:
 
 
 def _normal(a: FloatArray, out: FloatArray) -> None:
-    # In the centre, Wichura's rational function of r = 0.425**2 - q**2, whose steps NumPy runs several entries at a time;
-    # in the tail, SciPy's function, on the few entries there.
+    # In the centre, Wichura's rational function of r = 0.425**2 - q**2, whose steps run on several entries at once; in
+    # the tail, SciPy's function, on the few entries there.
     q = -0.5 * a
     q += 0.5
     r = q * q
