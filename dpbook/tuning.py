@@ -222,7 +222,7 @@ def clipping_bound(
         raise ValueError(f"public_sample must have a value above lower={low}")
     if candidates is None:
         quantiles = np.quantile(sample, np.linspace(0.0, 1.0, 200))
-        gaps = low + np.geomspace(2.0**-10, 1.0, 200) * (sample.max() - low)  # a long tail has few quantiles
+        gaps = low + np.geomspace(2.0**-10, 1.0, 200) * (np.max(sample) - low)  # a long tail has few quantiles
         tries = np.unique(np.concatenate([quantiles, gaps]))
         tries = tries[tries > low]
     else:
