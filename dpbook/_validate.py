@@ -37,7 +37,9 @@ def _shown(value: Any) -> str:
 
 def is_integer(value: Any) -> bool:
     """Say whether this is one integer: a Python or NumPy one, and neither a bool nor a length of time."""
-    return isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+    return type(value) is int or (
+        isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.timedelta64))
+    )
 
 
 def real(rule: str = "a real number", /, **parameter: Any) -> float:
