@@ -27,7 +27,7 @@ def _one(pairs: dict[str, Any]) -> tuple[str, Any]:
     return name, value
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     try:
         text = repr(value)
     except ValueError:  # an integer with more digits than Python prints
@@ -50,11 +50,11 @@ def real(rule: str = "a real number", /, **parameter: Any) -> float:
             value = value[()]
         known = isinstance(value, (int, float, np.integer, np.floating))
         if not known or isinstance(value, (bool, np.longdouble, np.timedelta64)):
-            raise TypeError(f"{name} must be {rule}, got {_shown(value)} of type {type(value).__name__}")
+            raise TypeError(f"{name} must be {rule}, got {shown(value)} of type {type(value).__name__}")
         try:
             value = float(value)
         except OverflowError:
-            raise ValueError(f"{name} must be {rule} that float64 can hold, got {_shown(value)}") from None
+            raise ValueError(f"{name} must be {rule} that float64 can hold, got {shown(value)}") from None
     if math.isnan(value):
         raise ValueError(f"{name} must be {rule}, got nan")
     return float(value)
@@ -68,7 +68,7 @@ def positive(**parameter: Any) -> float:
     name, given = _one(parameter)
     value = real("a positive, finite number", **parameter)
     if not 0.0 < value < math.inf:
-        raise ValueError(f"{name} must be positive and finite, got {_shown(given)}")
+        raise ValueError(f"{name} must be positive and finite, got {shown(given)}")
     return value
 
 
@@ -80,7 +80,7 @@ def non_negative(**parameter: Any) -> float:
     name, given = _one(parameter)
     value = real("a non-negative, finite number", **parameter)
     if not 0.0 <= value < math.inf:
-        raise ValueError(f"{name} must be non-negative and finite, got {_shown(given)}")
+        raise ValueError(f"{name} must be non-negative and finite, got {shown(given)}")
     return value + 0.0  # -0.0 becomes 0.0
 
 
@@ -92,7 +92,7 @@ def open_unit(**parameter: Any) -> float:
     name, given = _one(parameter)
     value = real("a number strictly between 0 and 1", **parameter)
     if not 0.0 < value < 1.0:
-        raise ValueError(f"{name} must be strictly between 0 and 1, got {_shown(given)}")
+        raise ValueError(f"{name} must be strictly between 0 and 1, got {shown(given)}")
     return value
 
 
@@ -101,7 +101,7 @@ def half_open_unit(**parameter: Any) -> float:
     name, given = _one(parameter)
     value = real("a number in [0, 1)", **parameter)
     if not 0.0 <= value < 1.0:
-        raise ValueError(f"{name} must be at least 0 and below 1, got {_shown(given)}")
+        raise ValueError(f"{name} must be at least 0 and below 1, got {shown(given)}")
     return value + 0.0
 
 
@@ -110,7 +110,7 @@ def finite(**parameter: Any) -> float:
     name, given = _one(parameter)
     value = real("a finite number", **parameter)
     if not math.isfinite(value):
-        raise ValueError(f"{name} must be finite, got {_shown(given)}")
+        raise ValueError(f"{name} must be finite, got {shown(given)}")
     return value + 0.0
 
 
@@ -125,11 +125,11 @@ def integer(at_least: int = 1, /, **parameter: Any) -> int:
     else:
         number = real("a whole number", **parameter)
         if not math.isfinite(number) or number != math.floor(number):
-            raise ValueError(f"{name} must be a whole number, got {_shown(given)}")
+            raise ValueError(f"{name} must be a whole number, got {shown(given)}")
         value = int(number)
     if not at_least <= value <= LARGEST_EXACT_INT:
         limit = f"at least {at_least}" if value < at_least else "at most 2**53"
-        raise ValueError(f"{name} must be {limit}, got {_shown(given)}")
+        raise ValueError(f"{name} must be {limit}, got {shown(given)}")
     return value
 
 
@@ -138,7 +138,7 @@ def bounds(**parameter: Any) -> tuple[float, float]:
     name, given = _one(parameter)
     rule = "a pair (lower, upper) of finite numbers"
     if not isinstance(given, (tuple, list)) and not (isinstance(given, np.ndarray) and given.ndim == 1):
-        raise TypeError(f"{name} must be {rule}, got {_shown(given)}")
+        raise TypeError(f"{name} must be {rule}, got {shown(given)}")
     if len(given) != 2:
         raise ValueError(f"{name} must be {rule}, got {len(given)} values")
     lower, upper = (real("finite", **{f"{name}[{i}]": given[i]}) for i in (0, 1))
@@ -158,9 +158,9 @@ def choice(options: tuple[str, ...], /, **parameter: Any) -> str:
         return value
     name, value = _one(parameter)
     if not isinstance(value, str):
-        raise TypeError(f"{name} must be one of {options}, got {_shown(value)}")
+        raise TypeError(f"{name} must be one of {options}, got {shown(value)}")
     if value not in options:
-        raise ValueError(f"{name} must be one of {options}, got {_shown(value)}")
+        raise ValueError(f"{name} must be one of {options}, got {shown(value)}")
     return value
 
 
@@ -216,12 +216,17 @@ def finite_values(**parameter: Any) -> FloatArray:
     return result
 
 
+def as_given(given: Any, values: FloatArray) -> Any:
+    """Return a Python float where one number was given, an array where an array was."""
+    return float(values) if values.ndim == 0 and not isinstance(given, np.ndarray) else values
+
+
 def finite_array(**parameter: Any) -> FloatArray:
     """Return a public parameter as a float64 array of any shape; unlike a value, it is never clamped."""
     name, given = _one(parameter)
     result = _numeric(name, given, "iuf", "a finite number or an array of finite numbers").astype(np.float64)
     if not np.isfinite(result).all():
-        raise ValueError(f"{name} must be finite, got {_shown(given)}")
+        raise ValueError(f"{name} must be finite, got {shown(given)}")
     return result
 
 

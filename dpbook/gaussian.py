@@ -95,8 +95,7 @@ def gaussian_mechanism(
     sigma = gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=sensitivity, calibration=calibration)
     if sigma == 0.0:
         _validate.generator(rng)
-        values = _validate.finite_values(true_value=true_value)
-        return float(values) if values.ndim == 0 and not isinstance(true_value, np.ndarray) else values.copy()
+        return _validate.as_given(true_value, _validate.finite_values(true_value=true_value).copy())
     return noise.add_gaussian(true_value, sigma=sigma, rng=rng)
 
 
@@ -402,7 +401,5 @@ def gaussian_interval(release: Any, *, sigma: float, alpha: float) -> tuple[Any,
     (19.040036, 22.959964)
     """
     t = gaussian_error(sigma=sigma, alpha=alpha)
-    values = _validate.finite_values(release=release)
-    if values.ndim == 0 and not isinstance(release, np.ndarray):
-        return float(values) - t, float(values) + t
+    values = _validate.as_given(release, _validate.finite_values(release=release))
     return values - t, values + t

@@ -90,7 +90,7 @@ def laplace_mechanism(
 def _unchanged(**parameter: Any) -> Any:
     (given,) = parameter.values()
     values = _validate.finite_values(**parameter)
-    return float(values) if values.ndim == 0 and not isinstance(given, np.ndarray) else values.copy()
+    return _validate.as_given(given, values.copy())
 
 
 def discrete_laplace_mechanism(

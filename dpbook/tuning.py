@@ -33,7 +33,7 @@ def _mechanism(mechanism: Any, delta: Any) -> str:
             raise TypeError("delta must be given for the gaussian mechanism, got None")
         _validate.open_unit(delta=delta)
     elif delta is not None:
-        raise ValueError(f"delta must be left out for {kind}, which is pure epsilon-DP, got {_validate._shown(delta)}")
+        raise ValueError(f"delta must be left out for {kind}, which is pure epsilon-DP, got {_validate.shown(delta)}")
     return kind
 
 
