@@ -17,7 +17,7 @@ help:
 $(STAMP): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 10) else f"Python 3.10 or newer is needed, this is {v.major}.{v.minor}: set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
-	@echo "Installing into $(VENV): about a minute"
+	@echo "Installing into $(VENV): one to two minutes"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@$(BIN)/python -c "import matplotlib.font_manager" 2>/dev/null
 	@touch $@

@@ -7,9 +7,13 @@ new axes or on `ax`, and returns the axes.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.axes import Axes
+
+try:
+    import matplotlib.pyplot as plt
+    from matplotlib.axes import Axes
+except ImportError as error:
+    raise ImportError('dpbook.plots needs matplotlib: pip install matplotlib, or ".[plots]" in the project') from error
 
 # After Okabe and Ito's palette, dark and light in turn, so that neighbours differ in grey too.
 COLORS = ("#0b4f8a", "#e08214", "#00664b", "#d48bb5", "#6b3d00", "#56b4e9")

@@ -378,7 +378,8 @@ def clipped_sum(values: Any, *, bounds: tuple[float, float]) -> float:
     Parameters
     ----------
     values : array_like
-        One-dimensional records, as for `clip`. Left untouched.
+        One-dimensional records, as for `clip`: one that is no number counts as the middle of the bounds. Left
+        untouched.
     bounds : tuple of float
         Public bounds (L, U).
 
