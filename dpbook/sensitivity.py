@@ -479,6 +479,8 @@ def norm_clipped_sum(vectors: Any, *, max_norm: float, norm: str = "l2") -> Floa
     Each clipped row is cut off, entry by entry and towards zero, to whole numbers of a public step of at most
     ``2**-23 * max_norm``, so that its norm cannot grow, and the whole numbers are added. The result does not depend on
     the order of the rows, and neighbours differ by at most `norm_sum_sensitivity` in that norm, for up to 2**29 rows.
+    Every entry loses up to one step, always towards zero: with ``norm="l1"`` and d columns up to ``d * 2**-23`` of
+    `max_norm`, so that nothing may be left beyond 2**23 columns.
 
     Parameters
     ----------
@@ -493,7 +495,7 @@ def norm_clipped_sum(vectors: Any, *, max_norm: float, norm: str = "l2") -> Floa
     Returns
     -------
     numpy.ndarray of float64
-        The exact sum, one entry for each column: add noise before it leaves your hands.
+        The exact sum of the clipped and cut rows, one entry for each column: add noise before it leaves your hands.
 
     Raises
     ------

@@ -6,6 +6,7 @@ reject the same noise times 0.9 (or another fault of that size), so that passing
 
 import copy
 import functools
+import hashlib
 import itertools
 import math
 import multiprocessing
@@ -984,6 +985,14 @@ def test_system_bytes_are_fresh(count):
     drawn = [noise._system_bytes(count) for _ in range(5)]
     assert {len(one) for one in drawn} == {count}
     assert len({one[:32] for one in drawn}) == len({one[-32:] for one in drawn}) == 5
+
+
+def test_a_large_request_is_a_fresh_256_bit_seed_through_shake128(monkeypatch):
+    asked = []
+    monkeypatch.setattr(noise.os, "urandom", lambda count: asked.append(count) or bytes([len(asked)]) * count)
+    for i in (1, 2):
+        assert noise._system_bytes(5000) == hashlib.shake_128(bytes([i]) * 32).digest(5000)
+    assert asked == [32, 32]
 
 
 def test_expanded_bytes_are_uniform():

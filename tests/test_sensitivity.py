@@ -455,6 +455,8 @@ def test_sum_of_vectors_keeps_the_claimed_sensitivity_exactly(norm):
 
 
 def test_sum_of_no_vectors_and_of_bad_ones():
+    many = s.norm_clipped_sum(np.full((1000, 2), 9.0), max_norm=1.0, norm="l1")  # beyond 32 bits
+    assert many.tolist() == pytest.approx([500, 500], rel=1e-6)
     assert s.norm_clipped_sum(np.empty((0, 3)), max_norm=1).tolist() == [0, 0, 0]
     assert s.norm_clipped_sum([[math.nan, 1.0], [None, 1.0], [0.25, 0.5]], max_norm=1).tolist() == [0.25, 0.5]
     assert s.norm_clipped_sum(np.full((4, 2), 7, dtype=np.uint8), max_norm=100).tolist() == [28, 28]

@@ -186,7 +186,7 @@ def page(rows: list[Row], found: dict[str, str]) -> str:
         "",
         f"The noise has scale 1 (Laplace, discrete Laplace) or standard deviation {SIGMA:.3f}, which is the Gaussian",
         f"mechanism for ε = {EPSILON:g}, δ = {DELTA:g} and sensitivity 1. NumPy's noise is *not* protected against the",
-        "attacks of {doc}`noise`; it is the yardstick. NumPy has no discrete Laplace noise: its Laplace noise stands",
+        "attacks of {doc}`noise`; it is the measure. NumPy has no discrete Laplace noise: its Laplace noise stands",
         "there. The other libraries protect their noise in ways of their own and promise different things; this table",
         "compares time only. OpenDP takes a whole list in one call; python-dp (Google's C++ library) and diffprivlib",
         "take one value a call, so a list is a loop in Python.",
