@@ -9,6 +9,7 @@ import ast
 import difflib
 import hashlib
 import importlib.metadata
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -80,11 +81,11 @@ def project_address() -> str:
 
 def commented(label: str, text: str) -> list[str]:
     """Return a line of the header, continued below itself where it is long."""
-    lines, line = [], f"# {label:<10}"
+    lines, line = [], f"# {label:<11}"
     for word in text.split(" "):
         if len(line) + len(word) >= LINE and line.strip("# "):
             lines.append(line.rstrip())
-            line = "#" + " " * 11
+            line = "#" + " " * 12
         line += word + " "
     return [*lines, line.rstrip()]
 
@@ -127,15 +128,13 @@ def copy_text(module: str, folder: Path = FOLDER) -> str:
         CHECKSUM,
     ]
     names = "__all__ = [\n" + "".join(f'    "{name}",\n' for name in sorted(api)) + "]"
-    if len(one_line := f"__all__ = [{', '.join(sorted(repr(name) for name in api))}]".replace("'", '"')) <= LINE:
-        names = one_line if len(api) < 2 else names
     future = [block for block in flat.imports if block.startswith("from __future__")]
     imports = [block for block in flat.imports if block not in future]
     licence = "\n".join(f"# {line}".rstrip() for line in LICENSE.rstrip().split("\n"))
     gap = "\n\n\n" if re.match(r"(def|class|async def|@)", flat.body) else "\n\n"
     title = "# --- licence "
     parts = [*future, *imports, names]
-    text = "\n".join(header) + "\n" + "\n\n".join(filter(None, [flat.docstring, *parts])) + gap + flat.body
+    text = "\n".join(header) + "\n\n" + "\n\n".join(filter(None, [flat.docstring, *parts])) + gap + flat.body
     text += f"\n\n{title}{'-' * (LINE - len(title))}\n{licence}\n"
     try:
         ast.parse(text)
@@ -278,5 +277,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return run_copy(copy, given)
     except BrokenPipeError:  # the reader, such as head, has seen enough
-        sys.stdout = None  # type: ignore[assignment]
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

@@ -155,17 +155,23 @@ def rewritten(source: Source, statement: Statement, names: dict[Definition, str]
         grown[row] = grown.get(row, 0) + len(new.encode()) - (end - start)
     for row in {row for row, by in grown.items() if by < 0 or (by > 0 and len(lines[row].decode()) > LINE)}:
         first, last = code_line(statement.node, source, row)
-        if (grown[row] > 0 or first < last) and b"# fmt: skip" not in lines[last]:
+        if (grown[row] > 0 or first < last) and last and b"# fmt: skip" not in lines[last]:
             lines[last] += b"  # fmt: skip"  # a formatter would break the line, or join it with the next
-    return "\n".join(line.decode() for row, line in lines.items() if row not in statement.drops)
+    drops = statement.drops | {row + 1 for row in statement.drops if not lines.get(row + 1, b"x").strip()}
+    return "\n".join(line.decode() for row, line in lines.items() if row not in drops)
 
 
 def code_line(top: ast.stmt, source: Source, row: int) -> tuple[int, int]:
-    """Return the first and last row of the statement, or of the head of the compound statement, that a row lies in."""
+    """Return the first and last row of the statement, or of the head of the compound statement, that a row lies in.
+
+    For a row of a docstring, which formatters leave alone, both are 0.
+    """
     best = top
     for node in ast.walk(top):
         if isinstance(node, ast.stmt) and node.lineno <= row <= (node.end_lineno or row) and node.lineno >= best.lineno:
             best = node
+    if isinstance(best, ast.Expr) and isinstance(best.value, ast.Constant):
+        return 0, 0
     body = getattr(best, "body", None)
     if not body:
         return best.lineno, best.end_lineno or best.lineno

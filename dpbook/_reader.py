@@ -365,6 +365,8 @@ class Reader(ast.NodeVisitor):
         self.statement.references.append(Reference(meaning, row, start, end, text, local, self.frozen, imported, bound))
 
     def visit_Name(self, node: ast.Name) -> None:
+        if not isinstance(node.ctx, ast.Load) and self.scopes and node.id not in self.scopes[-1].globals:
+            return  # a local variable
         self.refer(self.resolve(node.id), node, node.id)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
@@ -435,7 +437,7 @@ class Reader(ast.NodeVisitor):
         for each in (*node.decorator_list, *node.bases, *(keyword.value for keyword in node.keywords)):
             self.visit(each)
         self._definition(node)
-        self.scopes.append(self.scope(node.body)._replace(is_class=True))
+        self.scopes.append(self.scope(node.body)._replace(names=set(), is_class=True))
         self._body(node)
         self.scopes.pop()
 
@@ -459,6 +461,8 @@ class Reader(ast.NodeVisitor):
         docstring = docstring_node(node)
         for statement in node.body:
             self.visit(statement)
+            if isinstance(node, ast.ClassDef):  # in a class, a name is the global one until it is bound
+                self.scopes[-1].names.update(bindings([statement])[0] - set(self.scopes[-1].imported))
         if docstring is not None:
             self.examples(docstring)
 
