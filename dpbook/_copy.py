@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dpbook import __version__
-from dpbook._flatten import LINE, flatten
+from dpbook._flatten import LINE, Flat, flatten
 from dpbook._reader import CopyError
 
 FOLDER = Path(__file__).parent
@@ -96,6 +96,11 @@ def checksum(text: bytes) -> str:
     return hashlib.sha256(b"\n".join(line for line in lines if not line.startswith(CHECKSUM.encode()))).hexdigest()
 
 
+def required(flat: Flat) -> list[str]:
+    """Return the packages that a copy needs, with their lowest versions."""
+    return [f"{name}>={NEEDS[name]}" if name in NEEDS else name for name in flat.third_party]
+
+
 def copy_text(module: str, folder: Path = FOLDER) -> str:
     """Return a module with all it needs from the package, as the text of one file.
 
@@ -108,7 +113,6 @@ def copy_text(module: str, folder: Path = FOLDER) -> str:
     flat = flatten(folder, "dpbook", module)
     api = [name for name in flat.api if not name.startswith("naive_")]
     naive = [name for name in flat.api if name.startswith("naive_")]
-    needs = [f"{name}>={NEEDS[name]}" if name in NEEDS else name for name in flat.third_party]
     files = ", ".join(f"dpbook/{name}.py" for name in flat.modules)
     address = project_address()
     header = [
@@ -120,7 +124,7 @@ def copy_text(module: str, folder: Path = FOLDER) -> str:
         "#",
         *commented("Made by:", f"{COMMAND} {module}"),
         *commented("Made from:", f"{files} of dpbook {__version__}{f', {address}' if address else ''}"),
-        *commented("Needs:", f"Python {PYTHON} or newer{''.join(f', {need}' for need in needs)}"),
+        *commented("Needs:", f"Python {PYTHON} or newer{''.join(f', {need}' for need in required(flat))}"),
         *commented("To call:", ", ".join(api) + " (the names in __all__)"),
         *(commented("Not:", f"{', '.join(naive)} (for teaching, NOT private)") if naive else []),
         *commented("Names:", "x_y stands for y of dpbook/x.py where the package writes x.y."),

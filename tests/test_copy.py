@@ -550,7 +550,7 @@ def test_nasty_names_keep_their_meaning(nasty, tmp_path, monkeypatch):
         del sys.modules["flat"]
     assert "unused" not in text
     assert "import nasty" not in text
-    assert "# a comment above two\nLIMIT = 10\nWIDTH = 12  # kept\n" in text
+    assert "# a comment above two\n_checks_LIMIT = 10\nWIDTH = 12  # kept\n" in text
     assert max(len(line) for line in text.split("\n")) <= 120
     if importlib.util.find_spec("ruff"):
         done = python("-m", "ruff", "check", "--isolated", "--select", "F,E9", str(tmp_path / "flat.py"), text=True)
