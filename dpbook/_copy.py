@@ -205,7 +205,7 @@ def write(text: str) -> None:
         sys.stdout.write(text)
     else:
         sys.stdout.flush()
-        buffer.write(text.encode())
+        buffer.write(text.encode("utf-8", "backslashreplace"))  # file names can be odd
     sys.stdout.flush()
 
 
