@@ -66,6 +66,7 @@ class Scope(NamedTuple):
     imported: dict[str, Meaning]
     globals: set[str]  # declared global
     is_class: bool = False
+    is_comprehension: bool = False
 
 
 @dataclass
@@ -429,7 +430,7 @@ class Reader(ast.NodeVisitor):
 
     def visit_Lambda(self, node: ast.Lambda) -> None:
         self._arguments(node.args)
-        self.scopes.append(self.scope([], node.args))
+        self.scopes.append(self.scope([node.body], node.args))
         self.visit(node.body)
         self.scopes.pop()
 
@@ -470,7 +471,7 @@ class Reader(ast.NodeVisitor):
         first, *others = node.generators
         self.visit(first.iter)
         names = bindings([each.target for each in node.generators])[0]
-        self.scopes.append(Scope(names, {}, set()))
+        self.scopes.append(Scope(names, {}, set(), is_comprehension=True))
         for each in node.generators:
             self.visit(each.target)
             for condition in each.ifs:
@@ -482,6 +483,23 @@ class Reader(ast.NodeVisitor):
         self.scopes.pop()
 
     visit_ListComp = visit_SetComp = visit_GeneratorExp = visit_DictComp = _comprehension
+
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
+        scopes = self.scopes  # it binds outside of the comprehensions that it stands in
+        while self.scopes and self.scopes[-1].is_comprehension:
+            self.scopes = self.scopes[:-1]
+        self.visit(node.target)
+        self.scopes = scopes
+        self.visit(node.value)
+
+    def visit_ExceptHandler(self, node: ast.ExceptHandler | ast.MatchAs | ast.MatchStar) -> None:
+        if node.name and not self.scopes:  # the name stands in no node of its own, so it cannot be changed
+            frozen, self.frozen = self.frozen, True
+            self.refer(Own(self.source.name, node.name), node, node.name)
+            self.frozen = frozen
+        self.generic_visit(node)
+
+    visit_MatchAs = visit_MatchStar = visit_ExceptHandler
 
     # --- imports below the top level ---
 
