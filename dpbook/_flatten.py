@@ -25,6 +25,7 @@ from dpbook._reader import (
     CopyError,
     Definition,
     External,
+    Module,
     Own,
     Package,
     Reference,
@@ -63,11 +64,17 @@ def needed(package: Package, module: str) -> tuple[list[str], dict[str, list[Sta
 
     kept: dict[str, list[Statement]] = {module: list(package.source(module).statements)}
     known: set[Definition] = set()
+    for name in package.source(module).exported or []:
+        meaning = package.source(module).meaning(name)
+        if meaning is None or isinstance(meaning, Module):
+            raise CopyError(f"{package.name}/{module}.py: __all__ names {name}, which is no definition")
+        known.add(meaning)
     todo: list[Statement] = list(kept[module])
     head = package.source(module).head
     if head is not None:
         todo.append(head)
-    while todo:
+    searching = True
+    while searching:
         for statement in todo:
             known |= {reference.meaning for reference in statement.references}
         modules = {meaning.module for meaning in known if isinstance(meaning, Own)} | {module}
@@ -81,8 +88,14 @@ def needed(package: Package, module: str) -> tuple[list[str], dict[str, list[Sta
                 if (wanted or alone or statement.changes & known) and not any(statement is each for each in chosen):
                     chosen.append(statement)
                     todo.append(statement)
+        searching = bool(todo)
     for name in sorted(kept):
         visit(name)
+        for each in (each for statement in kept[name] for each in statement.references):
+            there, bound = each.meaning.module, each.meaning.name
+            elsewhere = isinstance(each.meaning, Own) and there != name and "." not in each.text
+            if elsewhere and bound in package.source(there).rebound:  # an import has the value of one moment
+                raise package.source(name).error(each.row, f"{each.text} changes; write {there}.{bound}")
         kept[name].sort(key=lambda statement: statement.first)
     for meaning in sorted(meaning for meaning in known if isinstance(meaning, Own)):
         package.definition(meaning)
@@ -294,7 +307,15 @@ def flatten(folder: Path, package_name: str, module: str) -> Flat:
     main = sources[-1]
     references = [each for source in sources for statement in kept[source.name] for each in statement.references]
     references += main.head.references if main.head else []
+    for name in main.exported or []:
+        meaning = main.meaning(name)
+        if isinstance(meaning, (Own, External)):
+            references.append(Reference(meaning, 0, 0, 0, name, frozenset()))
     names = choose_names(module, references)
+    for name in main.exported or []:
+        meaning = main.meaning(name)
+        if isinstance(meaning, (Own, External)) and names[meaning] != name:
+            raise CopyError(f"{package_name}/{module}.py: __all__ names {name}, which the copy calls {names[meaning]}")
     future = {
         External("__future__", meaning.name, bound)
         for source in sources
@@ -305,6 +326,7 @@ def flatten(folder: Path, package_name: str, module: str) -> Flat:
     used: dict[str, set[Definition]] = {
         source.name: {each.meaning for statement in kept[source.name] for each in statement.references}
         | {meaning for meaning in future if meaning in source.external.values()}
+        | {source.external[name] for name in (main.exported or []) if source is main and name in source.external}
         for source in sources
     }
     imports, third = import_lines(sources, names, used)

@@ -142,6 +142,7 @@ class Source:
         self.statements: list[Statement] = []
         self.by_name: dict[str, list[Statement]] = {}
         self.exported: list[str] | None = None  # __all__
+        self.rebound: set[str] = set()  # globals that functions assign to
         self._cut()
 
     def error(self, row: int, problem: str) -> CopyError:
@@ -398,6 +399,7 @@ class Reader(ast.NodeVisitor):
             if place is None:
                 raise self.error(node, "a global statement over several lines")
             meaning = self.source.meaning(name)
+            self.source.rebound.add(name)
             self.refer(meaning, node, name, column=node.col_offset + 6 + place.start())
 
     # --- scopes ---

@@ -605,6 +605,9 @@ def test_nasty_names_keep_their_meaning(nasty, tmp_path, monkeypatch):
         ("from nasty.base import helper as h\nx = 1; y = 2", "line 2: two statements on one line"),
         ("from nasty.base import helper as h\ndef f():\n    return f'{h=}'", "must be renamed to helper"),
         ("from nasty import base\nproblem = 1\nx = base.extra", "must be renamed to base_problem"),
+        ("from nasty.base import total\nx = total", "line 2: total changes; write base.total"),
+        ("from nasty import base\n__all__ = ['base']", "__all__ names base, which is no definition"),
+        ("from nasty.base import helper as h\n__all__ = ['h']", "__all__ names h, which the copy calls helper"),
         ("from nasty import missing_module as m\nx = m.y", "does not define missing_module"),
     ],
 )
@@ -663,6 +666,16 @@ def test_a_new_module_needs_no_entry_anywhere(tmp_path):
         for arguments in (["check", "--select", "F,E9,I"], ["format", "--check"]):
             done = python("-m", "ruff", *arguments, *common, text=True)
             assert done.returncode == 0, done.stdout
+
+
+def test_names_that_are_only_exported_are_there(nasty):
+    (nasty / "odd.py").write_text(
+        "from math import pi\nfrom nasty.base import bump, helper\n__all__ = ['bump', 'pi']\n", encoding="utf8"
+    )
+    flat = {}
+    exec(assembled(nasty, "nasty", "odd"), flat)
+    assert (flat["bump"](), round(flat["pi"], 2), "helper" in flat) == (1, 3.14, False)
+    assert flatten(nasty, "nasty", "odd").api == ["bump", "pi"]
 
 
 def test_a_line_that_grows_too_long_is_left_alone_by_formatters(nasty, tmp_path):
