@@ -9,7 +9,7 @@ SITE   := _build/html
 NBVAL  := --nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with=tests/nbval_sanitize.cfg
 export PYTHONWARNINGS ?= ignore::DeprecationWarning
 
-.PHONY: help install book serve test lint test-unit test-notebooks test-site test-lowest notebooks bench clean
+.PHONY: help install live book serve test lint test-unit test-notebooks test-site test-lowest notebooks bench clean
 help:
 	@sed -n '2,3p' Makefile | sed 's/^#//'
 	@echo "   make notebooks  run all notebooks in place, after an edit   make test-lowest  the oldest supported versions"
@@ -27,8 +27,18 @@ install: $(STAMP)
 _build/.package-stamp: $(wildcard dpbook/*.py) requirements.txt
 	@rm -rf _build/.jupyter_cache _build/.doctrees && mkdir -p _build && touch $@
 
-book: $(STAMP) _build/.package-stamp
+# Python for the browser, 53 MB that are not committed. Once assembled, it is kept in step with the package.
+# make live CDN=1: only the 1 MB that a CDN has not; the public site is built so.
+LIVE := book/_static/pyodide/live.json
+live: $(STAMP)
+	$(BIN)/python tools/fetch_pyodide.py $(if $(CDN),--cdn)
+$(LIVE): $(wildcard dpbook/*.py) tools/fetch_pyodide.py
+	$(BIN)/python tools/fetch_pyodide.py --again
+
+# The copy: a build in which no page has changed copies no script.
+book: $(STAMP) _build/.package-stamp $(wildcard $(LIVE))
 	$(BIN)/jupyter-book build . -W -n --keep-going --quiet
+	@cp -R book/_static/. $(SITE)/_static/
 	@echo "The book is in $(SITE). Open $(SITE)/index.html, or run: make serve"
 
 serve: book

@@ -207,7 +207,7 @@ const DPBOOK_WIDGETS = (() => {
         { ...EPSILON, values: grid(0.01, 10, E10), start: 1 },
         { ...DELTA, values: grid(1e-12, 0.1, E3), start: 1e-5 },
         {
-          name: "alarms", symbol: "false alarms", label: "the attacker's false alarms", unit: "%", start: 0.05,
+          name: "alarms", symbol: "", label: "the attacker's false alarms", unit: "%", start: 0.05,
           values: [0.001, 0.002, 0.005, ...Array.from({ length: 50 }, (_, i) => (i + 1) / 100)],
         },
       ],
@@ -309,9 +309,8 @@ if (typeof document !== "undefined") (() => {
       legend: [["dp-one", "a person's answer 100"], ["dp-two", "the neighbour's answer 100 + Δ"], ["dp-band", "from e⁻ᵋ to eᵋ times the first"]],
       draw(svg, width, { epsilon, sensitivity }) {
         const scale = F.laplaceScale(epsilon, sensitivity), [a, b] = [100, 100 + sensitivity];
-        const x = { domain: [70, 140], ticks: [70, 80, 90, 100, 110, 120, 130, 140] };
-        if (width < 500) x.ticks = [80, 100, 120, 140];
-        const points = [...space(70, 140, 280), a, b].sort((p, q) => p - q);
+        const [from, to] = [85, 120], x = { domain: [from, to], ticks: width < 500 ? [90, 100, 110, 120] : [85, 90, 95, 100, 105, 110, 115, 120] };
+        const points = [...space(from, to, 280), a, b].sort((p, q) => p - q);
         const peak = 1 / (2 * scale), box = { left: 52, width: width - 66, gutter: 46 };
         const unit = 10 ** Math.floor(Math.log10(peak * 1.2)), step = [1, 2, 5].find((m) => (peak * 1.2) / (m * unit) <= 4) * unit;
         const ticks = [];
@@ -325,7 +324,7 @@ if (typeof document !== "undefined") (() => {
         top.frame();
         const ratio = { domain: [1 / 200, 200], log: true, ticks: [0.01, 0.1, 1, 10, 100], text: power, label: "ratio of the densities, second to first" };
         const low = axes(svg, { ...box, top: 232, height: 110 }, { ...x, label: "released value" }, ratio);
-        low.area([[70, Math.exp(-epsilon)], [140, Math.exp(-epsilon)], [140, Math.exp(epsilon)], [70, Math.exp(epsilon)]], "dp-band");
+        low.area([[from, Math.exp(-epsilon)], [to, Math.exp(-epsilon)], [to, Math.exp(epsilon)], [from, Math.exp(epsilon)]], "dp-band");
         low.line(points.map((v) => [v, Math.exp(F.laplaceLogRatio(v, b, a, scale))]), "dp-ink");
         low.frame();
         return 384;
@@ -348,7 +347,7 @@ if (typeof document !== "undefined") (() => {
           a.frame();
         };
         const half = narrow ? width - 66 : (width - 140) / 2;
-        const second = narrow ? { left: 52, top: 290 } : { left: 52 + half + 74, top: 26 };
+        const second = narrow ? { left: 52, top: 312 } : { left: 52 + half + 74, top: 26 };
         panel({ left: 52, top: 26, width: half, height: 210, gutter: 46 }, "epsilon", [0.01, 10], "ε", power);
         panel({ ...second, width: half, height: 210, gutter: 46 }, "n", [10, 1e6], "n", power);
         return second.top + 210 + 44;
@@ -375,8 +374,8 @@ if (typeof document !== "undefined") (() => {
     tradeoff: {
       legend: [["dp-one", "Gaussian noise"], ["dp-two", "bound for every (ε, δ)-DP mechanism"], ["dp-ink", "guessing"], ["dp-useless", "out of reach of every attacker"]],
       draw(svg, width, at) {
-        const side = Math.min(width - 66, 360), ticks = [0, 0.25, 0.5, 0.75, 1], text = (v) => `${v * 100} %`;
-        const a = axes(svg, { left: 52, top: 26, width: side, height: side, gutter: 46 },
+        const side = Math.min(width - 84, 360), left = Math.max(52, (width - side) / 2), ticks = [0, 0.25, 0.5, 0.75, 1], text = (v) => `${v * 100} %`;
+        const a = axes(svg, { left, top: 26, width: side, height: side, gutter: 46 },
           { domain: [0, 1], ticks, text, label: "false alarms" }, { domain: [0, 1], ticks, text, label: "misses: the attacker's least rate" });
         const { mu, any, gaussian } = F.WIDGETS.tradeoff.numbers(at);
         const corner = (1 - at.delta) / (1 + Math.exp(at.epsilon));
@@ -448,7 +447,7 @@ if (typeof document !== "undefined") (() => {
       for (const [slider, input, output] of inputs) {
         index[slider.name] = Number(input.value);
         const value = slider.values[index[slider.name]];
-        output.textContent = `${slider.symbol} = ${slider.unit ? F.plain(value * 100) + " %" : F.plain(value)}`;
+        output.textContent = slider.unit ? `${F.plain(value * 100)} %` : `${slider.symbol} = ${F.plain(value)}`;
         input.setAttribute("aria-valuetext", output.textContent);
       }
       say.textContent = widget.say(at());
