@@ -21,6 +21,8 @@
   }
   const button = (text, extra = {}) => make("button", { type: "button", class: "dp-button", ...extra }, text);
 
+  const MAIN = { class: "dp-button dp-main" };
+
   /** The source with the theme's own colours, for the layer under the text that is typed. */
   function colour(pre, source) {
     const parts = [];
@@ -78,7 +80,7 @@
       this.live = make("p", { class: "dp-unseen", role: "status", "aria-live": "polite" });
       this.progress = make("progress", { "aria-label": "Download" });
       this.buttons = make("div", { class: "dp-run-buttons" });
-      this.open = button("Run this page in your browser");
+      this.open = button("Run this page in your browser", MAIN);
       this.open.addEventListener("click", () => this.offer());
       this.buttons.append(this.open);
       this.bar.append(this.buttons, this.say, this.live);
@@ -123,7 +125,7 @@
       for (const [name, cells] of this.plan.missing) {
         text += ` Not available here: ${name}. Cell${cells.length > 1 ? "s" : ""} ${cells.join(", ")} and the cells after it will not run.`;
       }
-      const start = button("Start"), cancel = button("Cancel");
+      const start = button("Start", MAIN), cancel = button("Cancel");
       start.addEventListener("click", () => this.start());
       cancel.addEventListener("click", () => { this.show(this.open); this.tell("", false); });
       this.tell(text);
@@ -133,7 +135,7 @@
     // ------------------------------------------------------------------------------------------------- the worker
     async start() {
       this.edit();
-      this.all = button("Run all cells", { class: "dp-button dp-main" });
+      this.all = button("Run all cells", MAIN);
       this.all.addEventListener("click", () => this.run(this.cells.length));
       this.stop = button("Stop");
       this.stop.addEventListener("click", () => this.halt("Stopped. Run starts Python anew."));
@@ -293,6 +295,7 @@
       else if (kind === "html") {
         const box = make("div", { class: "output text_html", tabindex: "0", role: "group", "aria-label": "Table" });
         box.innerHTML = data; // from the reader's own code
+        for (const empty of box.querySelectorAll("th:empty")) empty.replaceWith(make("td")); // a corner is no heading
         cell.output.append(box);
       } else if (kind === "png") {
         const before = cell.printed.flatMap((out) => [...out.querySelectorAll("img")])[cell.pictures++];
