@@ -1,4 +1,4 @@
-"""The sliders' formulas (book/_static/widgets.js), run by node, against dpbook; and the tables that stand in for them."""
+"""The sliders' formulas (book/_static/widgets.js), run by node, against dpbook; and the tables beside them."""
 
 import functools
 import html
@@ -81,7 +81,7 @@ def test_normal_tail_and_its_inverse():
     mp.dps = 40
     true = [float(mp.exp(mp.mpf(v) ** 2) * mp.erfc(v)) for v in x]
     assert relative(javascript("data.map(F.erfcx)", x), true) < 5e-15
-    p = np.geomspace(1e-30, 0.5, 100).tolist() + [0.9, 0.99]
+    p = [*np.geomspace(1e-30, 0.5, 100).tolist(), 0.9, 0.99]
     found = np.array(javascript("data.map(F.normalTailQuantile)", p))
     assert np.max(np.abs(found - stats.norm.isf(p))) < 1e-11
 
@@ -225,7 +225,8 @@ def test_messages():
     assert "exact σ = 7.032 (rounded up)" in say["sigma"]
     assert "at least 86.4 %" in say["tradeoff"]
     every = javascript(
-        "Object.values(F.WIDGETS).flatMap((w) => { const at = Object.fromEntries(w.sliders.map((s) => [s.name, s.start]));"
+        "Object.values(F.WIDGETS).flatMap((w) => {"
+        " const at = Object.fromEntries(w.sliders.map((s) => [s.name, s.start]));"
         " return w.sliders.flatMap((s) => s.values.map((v) => w.say({...at, [s.name]: v}))); })"
     )
     for text in every:
