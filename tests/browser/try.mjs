@@ -37,41 +37,40 @@ async function axe(page) {
 const tasks = {
   async sliders() {
     const result = { axe: [], wide: [], sliders: [] };
-    for (const colorScheme of ["light", "dark"]) {
-      for (const width of [1300, 390]) {
-        const page = await open({ colorScheme, viewport: { width, height: 900 } });
-        await page.waitForSelector(".dp-slider[data-ready]");
-        result.axe.push(...(await axe(page)));
-        result.theme = { ...result.theme, [colorScheme]: await page.evaluate(() => document.documentElement.dataset.theme) };
-        result.wide.push(...(await page.evaluate(() => [...document.querySelectorAll(".dp-slider, .dp-slider svg[role]")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).length ? [innerWidth] : [])));
-        if (colorScheme === "light" && width === 1300) {
-          for (const input of await page.locator(".dp-slider input[type=range]").all()) {
-            const state = () => input.evaluate((i) => {
-              const root = i.closest(".dp-slider");
-              return { value: i.value, text: i.getAttribute("aria-valuetext"), say: root.querySelector(".dp-say").textContent,
-                live: root.querySelector("[aria-live]").textContent, picture: root.querySelector("svg[role]").innerHTML.length + root.querySelector("svg[role]").innerHTML, name: i.labels[0].textContent };
-            });
-            await input.focus();
-            await page.waitForTimeout(60);
-            const before = await state();
-            for (const key of ["Home", "ArrowRight", "ArrowRight", "ArrowRight", "PageUp", "End", "ArrowLeft"]) await page.keyboard.press(key);
-            await page.waitForTimeout(120);
-            const after = await state();
-            await page.waitForTimeout(800);
-            const rest = await state();
-            await input.evaluate((i) => i.closest(".dp-slider").querySelector(".dp-reset").focus());
-            await page.keyboard.press("Enter");
-            await page.waitForTimeout(60);
-            const reset = await state();
-            result.sliders.push({
-              name: before.name, text: [before.text, after.text], say: [before.say, after.say], max: await input.getAttribute("max"), value: after.value,
-              chatty: after.live === after.say, heard: rest.live === rest.say, drawn: before.picture !== after.picture, back: reset.value === before.value && reset.say === before.say,
-            });
-          }
-          result.address = page.url() === url;
+    for (const [colorScheme, width] of [["light", 1300], ["dark", 390]]) {
+      const page = await open({ colorScheme, viewport: { width, height: 900 } });
+      await page.waitForSelector(".dp-slider[data-ready]");
+      result.axe.push(...(await axe(page)));
+      result.theme = { ...result.theme, [colorScheme]: await page.evaluate(() => document.documentElement.dataset.theme) };
+      result.wide.push(...(await page.evaluate(() => [...document.querySelectorAll(".dp-slider, .dp-slider svg[role]")].filter((e) => e.getBoundingClientRect().right > innerWidth + 1).length ? [innerWidth] : [])));
+      if (colorScheme === "light" && width === 1300) {
+        for (const input of await page.locator(".dp-slider input[type=range]").all()) {
+          const state = () => input.evaluate((i) => {
+            const root = i.closest(".dp-slider");
+            return { value: i.value, text: i.getAttribute("aria-valuetext"), say: root.querySelector(".dp-say").textContent,
+              live: root.querySelector("[aria-live]").textContent, name: i.labels[0].textContent,
+              picture: [...root.querySelectorAll("svg[role] :is(polyline, polygon, circle, text)")].map((e) => e.getAttribute("points") || e.getAttribute("cy") || e.textContent).join() };
+          });
+          await input.focus();
+          await page.waitForTimeout(60);
+          const before = await state();
+          for (const key of ["Home", "ArrowRight", "ArrowRight", "ArrowRight", "PageUp", "End", "ArrowLeft"]) await page.keyboard.press(key);
+          await page.waitForTimeout(120);
+          const after = await state();
+          await page.waitForTimeout(800);
+          const rest = await state();
+          await input.evaluate((i) => i.closest(".dp-slider").querySelector(".dp-reset").focus());
+          await page.keyboard.press("Enter");
+          await page.waitForTimeout(60);
+          const reset = await state();
+          result.sliders.push({
+            name: before.name, text: [before.text, after.text], say: [before.say, after.say], max: await input.getAttribute("max"), value: after.value,
+            chatty: after.live === after.say, heard: rest.live === rest.say, drawn: before.picture !== after.picture, back: reset.value === before.value && reset.say === before.say,
+          });
         }
-        await page.context().close();
+        result.address = page.url() === url;
       }
+      await page.context().close();
     }
     // without scripts the tables are there
     const context = await browser.newContext({ javaScriptEnabled: false });
