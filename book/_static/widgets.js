@@ -161,8 +161,8 @@ const DPBOOK_WIDGETS = (() => {
       chart: "95 % error of a mean of values from 0 to 100, against epsilon on the left and against n on the right",
       sliders: [
         { ...EPSILON, values: grid(0.01, 10, E10), start: 1 },
-        { name: "n", symbol: "n", label: "n, the number of people (public)", values: grid(10, 1e6, E10), start: 1000 },
-        { name: "k", symbol: "k", label: "k, means released about the same people", values: grid(1, 1000, E3), start: 1 },
+        { name: "n", symbol: "n", label: "n, people (a public number)", values: grid(10, 1e6, E10), start: 1000 },
+        { name: "k", symbol: "k", label: "k, means of the same people", values: grid(1, 1000, E3), start: 1 },
         DELTA,
       ],
       numbers: meanErrors,
@@ -287,7 +287,7 @@ if (typeof document !== "undefined") (() => {
       draw(g, "text", { x: box.left - 6, y: fy(tick) + 4, "text-anchor": "end" }, (y.text || String)(tick));
     }
     if (x.label) draw(g, "text", { x: box.left + box.width / 2, y: box.top + box.height + 36, "text-anchor": "middle" }, x.label);
-    draw(g, "text", { x: box.left - (box.gutter || 44), y: box.top - 8 }, y.label);
+    draw(g, "text", { x: box.left - (box.gutter || 44), y: box.top - 11 }, y.label);
     const clip = `dp-clip-${++clips}`;
     draw(draw(svg, "clipPath", { id: clip }), "rect", { x: box.left, y: box.top, width: box.width, height: box.height });
     const plot = draw(svg, "g", { "clip-path": `url(#${clip})` });
