@@ -39,7 +39,7 @@ $(LIVE): $(wildcard dpbook/*.py) tools/fetch_pyodide.py
 # The copy: a build in which no page has changed copies no script.
 book: $(STAMP) _build/.package-stamp $(wildcard $(LIVE))
 	$(BIN)/jupyter-book build . -W -n --keep-going --quiet
-	@cp -R book/_static/. $(SITE)/_static/
+	@rm -rf $(SITE)/_static/pyodide && cp -R book/_static/. $(SITE)/_static/
 	@echo "The book is in $(SITE). Open $(SITE)/index.html, or run: make serve"
 
 serve: book

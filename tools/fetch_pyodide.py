@@ -115,7 +115,9 @@ def own_wheel(folder: Path) -> tuple[str, bytes, str]:
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     shutil.copytree(ROOT / "dpbook", copy / "dpbook", ignore=shutil.ignore_patterns("__pycache__"))
-    env = os.environ | {"SOURCE_DATE_EPOCH": "1577836800"}  # the same files give the same wheel
+    for path in copy.rglob("*"):
+        os.utime(path, (1577836800, 1577836800))  # the same files give the same wheel
+    env = os.environ | {"SOURCE_DATE_EPOCH": "1577836800"}
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps", "."]
     run(*command, "--wheel-dir", str(folder / "own"), cwd=copy, env=env)
     (wheel,) = (folder / "own").glob("*.whl")
@@ -166,6 +168,8 @@ def assemble(cdn: bool) -> dict[str, bytes]:
             wheels[name] = data
             here.add(name)
         file_name, data, version = own_wheel(folder)
+        # In a folder of its own for each content: a browser that kept the last one would meet the new hash otherwise.
+        file_name = f"{sha256(data)[:8]}/{file_name}"
         packages["dpbook"] = entry("dpbook", version, file_name, data, ["numpy", "scipy", "mpmath"])
         wheels["dpbook"] = data
         here.add("dpbook")
@@ -204,11 +208,11 @@ def main() -> int:
     if arguments.again and (TARGET / "live.json").exists():
         cdn = json.loads((TARGET / "live.json").read_bytes())["base"] != ""
     files = assemble(cdn)
-    TARGET.mkdir(parents=True, exist_ok=True)
-    for path in TARGET.iterdir():
-        if path.name not in files:
+    for path in TARGET.rglob("*"):
+        if path.is_file() and path.relative_to(TARGET).as_posix() not in files:
             path.unlink()
     for name, data in files.items():
+        (TARGET / name).parent.mkdir(parents=True, exist_ok=True)
         (TARGET / name).write_bytes(data)
     size = sum(map(len, files.values())) / 1e6
     print(f"{TARGET.relative_to(ROOT)}: {len(files)} files, {size:.1f} MB, every wheel checked")

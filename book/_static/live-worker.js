@@ -103,7 +103,7 @@ function counted() {
 
 async function start({ folder, base, packages, here }) {
   counted();
-  const response = await fetch(folder + "pyodide-lock.json");
+  const response = await fetch(folder + "pyodide-lock.json", { cache: "no-cache" });
   if (!response.ok) throw new Error(`no ${folder}pyodide-lock.json`);
   const lock = await response.json();
   // A package is beside the page or at the CDN: write out which.

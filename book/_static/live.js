@@ -103,7 +103,7 @@
       this.tell("Looking for Python…", false);
       let contents;
       try {
-        const response = await fetch(FOLDER + "live.json");
+        const response = await fetch(FOLDER + "live.json", { cache: "no-cache" });
         if (!response.ok) throw new Error();
         contents = await response.json();
       } catch {
@@ -301,7 +301,7 @@
         const before = cell.printed.flatMap((out) => [...out.querySelectorAll("img")])[cell.pictures++];
         const edited = cell.area.value !== cell.original;
         const alt = before && !edited ? before.alt : `Figure ${cell.pictures} of cell ${cell.number}, drawn by ${edited ? "the edited" : "its"} code`;
-        cell.output.append(make("img", { src: "data:image/png;base64," + data, alt }));
+        cell.output.append(make("img", { src: "data:image/png;base64," + data, alt, class: "dark-light" }));
       } else if (kind === "error") {
         const [summary, full] = data.split("\0");
         this.error = summary.split("\n").at(-1);
