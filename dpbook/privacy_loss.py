@@ -23,7 +23,7 @@ from dpbook.loss_grid import EPS, LARGEST_GRID, Atoms, Grid, Mixture, Pair
 
 LARGEST_FFT = 2**22
 ROUNDS = 6
-LOG_OUTSIDE = math.log(1e-11)  # tilted mass that may wrap around
+LOG_OUTSIDE = math.log(1e-9)  # tilted mass that may wrap around
 
 
 class Composed:
@@ -201,7 +201,7 @@ class PrivacyLoss:
     def largest(self) -> float:
         return sum(n * pair.range[1] for pair, n in zip(self.pairs, self.steps, strict=True))
 
-    def log_moment(self, t: float, tail: float) -> float:
+    def log_moment(self, t: float, tail: float = 0.0) -> float:
         return sum(n * t * pair.renyi(1 + t, tail) for pair, n in zip(self.pairs, self.steps, strict=True))
 
     def _without_infinite(self) -> "PrivacyLoss":
@@ -311,3 +311,13 @@ class PrivacyLoss:
             return value, gap * max(value, 1e-300)
 
         return self._solve(cost, tail, gap / (tilt + 1), answer, lower)
+
+    def curve(self, epsilons: Any) -> Any:
+        """Return upper bounds of δ at an array of ε, from one composition."""
+        rest = self._without_infinite()
+        tilt, _ = self._tilt(lambda t: (rest.log_moment(t) + math.log(100) + _log_c(t)) / t)
+        total = sum(self.steps)
+        wide = [p.reach(1e-14 / total, 1e-14) if isinstance(p, Mixture) else p.range for p in self.pairs]
+        widest = max(high - low for low, high in wide)
+        step = max(min(math.sqrt(1e-3 / ((tilt + 1) * total)), widest / 64), widest / LARGEST_GRID)
+        return Composed(self._grids(step, 1e-14 / total, 1e-14), list(self.steps), tilt, above=True).delta(epsilons)
