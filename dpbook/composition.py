@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from dpbook import _validate
 from dpbook._exact import precise, round_up, up
 
-LARGEST_STEPS = 10**5  # for the exact sum, which has that many terms
+LARGEST_STEPS = 10**4  # for the exact sum, which has that many terms
 SAMPLING = ("poisson", "fixed_size")
 
 
@@ -178,7 +178,7 @@ def optimal_delta(*, epsilon: float, steps: int, total_epsilon: float, delta: fl
     epsilon : float
         ε in [0, 700] of every release, under one neighbour relation.
     steps : int
-        Number k of releases, 1 to 10**5.
+        Number k of releases, 1 to 10**4.
     total_epsilon : float
         ε ≥ 0 of all together.
     delta : float, optional
@@ -266,7 +266,7 @@ def optimal_composition(*, epsilon: float, steps: int, total_delta: float, delta
     epsilon : float
         ε in [0, 700] of every release, under one neighbour relation.
     steps : int
-        Number k of releases, 1 to 10**5.
+        Number k of releases, 1 to 10**4.
     total_delta : float
         δ in [0, 1) of all together.
     delta : float, optional

@@ -42,6 +42,7 @@ class Grid(NamedTuple):
     upper_infinite: float
     lower_infinite: float
     error: FloatArray  # how far an entry may be off by rounding
+    curve_error: FloatArray  # how far the curve may be off at a grid point, by rounding of the tails
     shift: float  # how far a loss may be off by rounding
 
     @property
@@ -146,7 +147,7 @@ class Mixture:
         tail, error, y = self._tails(x, center)
         left, right = tail[:-1], tail[1:]
         mass = np.where(y[:-1] >= 0, left - right, np.where(y[1:] <= 0, right - left, (0.5 - left) + (0.5 - right)))
-        return np.maximum(mass, 0.0), error[:-1] + error[1:]
+        return np.maximum(mass, 0.0), error
 
     def reach(self, tail: float, left: float) -> tuple[float, float]:
         """Return losses between which P has all but `tail` of its mass above and `left` below."""
@@ -176,7 +177,7 @@ class Mixture:
         x = self._outputs(edges)
         p, q = self.weights
         up, down, own = (np.zeros(2 * cells) for _ in range(3))  # P - z Q and z' Q - P of half a cell, and z Q
-        error = np.zeros(2 * cells)
+        error, wrong_tail = np.zeros(2 * cells), np.zeros(2 * cells + 1)
         grow = np.expm1(edges)
         z = grow + 1
         for c, wp, wq in zip(self.centers, p, q, strict=True):
@@ -185,7 +186,7 @@ class Mixture:
             up += rise * mass
             down += fall * mass
             own += wq * z[:-1] * mass
-            error += (np.maximum(np.abs(rise), np.abs(fall)) + wq * z[1:] * h) * off
+            wrong_tail += (np.abs((wp - wq) - grow * wq) + wq * z * h) * off
             error += EPS * (np.maximum(np.abs(rise), np.abs(fall)) + wq * z[1:] * h) * mass * 4
         up, down = np.maximum(up, 0.0), np.maximum(down, 0.0)
         low_up, high_up, low_down, high_down = up[::2], up[1::2], down[::2], down[1::2]
@@ -202,7 +203,7 @@ class Mixture:
             tail_p, tail_q = tail_p + wp * above, tail_q + wq * above
             below_p, below_q = below_p + wp * below, below_q + wq * below
         ended = edges[-1] >= self.range[1] * (1 - 1e-9) if math.isfinite(self.range[1]) else False
-        infinite = 0.0 if ended else max(0.0, tail_p - z[-1] * tail_q)
+        infinite = 0.0 if ended else max(0.0, tail_p - z[-1] * tail_q) + float(wrong_tail[-1])
 
         chords = np.concatenate([bottoms, [0.0]]) + np.concatenate([[0.0], tops])
         # Below: the line of the half-line that starts in the middle of the cell.
@@ -231,18 +232,14 @@ class Mixture:
         wrong = np.concatenate([error[::2] + error[1::2], [0.0]])
         wrong[1:] += error[::2] + error[1::2]
         biggest = max(abs(first), abs(edges[-1])) + 1 - math.log(self.sampling_prob)
-        # An edge is off by a few roundings of the loss and of x: seen from the loss, by this much.
-        factor = 4.0 if self.direction != "replace" else 16 + 4 / self.multiplier**2 - 4 * math.log(self.sampling_prob)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            steep = np.nan_to_num((np.abs(x[1:]) + 1) * (h / 2) / np.diff(x), nan=0.0, posinf=0.0)
-        moved = np.abs(edges[1:]) + h + factor * steep
-        moved = np.maximum(moved[::2], moved[1::2])
         wrong = 3.01 * wrong / -math.expm1(-h)
-        near = chords * (16 * EPS / h)
-        wrong[:-1] += near[:-1] * moved
-        wrong[1:] += near[1:] * moved
+        # A wrong tail moves mass between two cells, and so the curve at one point. (A wrong place of an edge moves it
+        # by the square of that only, as the set beyond the right edge is the best one.)
+        curve_error = wrong_tail[::2].copy()
+        curve_error[:-1] += wrong_tail[1::2]
+        curve_error[1:] += wrong_tail[1::2]
         wrong += (upper + np.maximum(lower, 0.0)) * (256 * EPS)
-        return Grid(first, h, upper, _convex(lower, h), infinite, 0.0, wrong, 8 * EPS * biggest)
+        return Grid(first, h, upper, _convex(lower, h), infinite, 0.0, wrong, curve_error, 8 * EPS * biggest)
 
     def renyi(self, order: float, tail: float = 0.0) -> float:
         """Return ``log E_Q[(P/Q)^order] / (order - 1)`` by quadrature that converges exponentially.
@@ -327,7 +324,7 @@ class Atoms:
         biggest = max(abs(low), abs(high)) + 1
         exact = np.abs((np.array(self.losses) - first) / step - near) < 1e-9
         shift = float(np.max(np.where(exact, np.abs(np.array(self.losses) - first - near * step), 0.0)))
-        return Grid(first, step, upper, lower, self.infinite, self.infinite, upper * (16 * EPS),
+        return Grid(first, step, upper, lower, self.infinite, self.infinite, upper * (16 * EPS), 0 * upper,
                     shift + 8 * EPS * biggest)  # fmt: skip
 
     def renyi(self, order: float, tail: float = 0.0) -> float:

@@ -38,7 +38,7 @@ class Composed:
             for g, n in zip(grids, steps, strict=True)
         )
         self.infinite = -math.expm1(log_finite)
-        tilted, log_mass, wrong, base, mean, var = [], 0.0, 0.0, 0.0, 0.0, 0.0
+        tilted, log_mass, wrong, base, mean, var, excess = [], 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         for g, n in zip(grids, steps, strict=True):
             p, l = (g.upper if above else g.lower), g.losses
             (used,) = np.nonzero(p > 0)
@@ -49,8 +49,14 @@ class Composed:
             x /= norm
             log_norm = top + math.log(norm)
             log_mass += n * log_norm
-            with np.errstate(over="ignore", divide="ignore"):
-                off = float(np.sum(np.exp(np.log(g.error) + tilt * (l + h) - log_norm)))
+            # A curve that is off by c at a point is within the curve of a mass c (1 + t) (1 + 1/t)^t or less, tilted.
+            spread = math.e * (1 + tilt) * math.exp(4 * h * (1 + tilt))
+            with np.errstate(over="ignore"):
+                off = float((g.error + spread * g.curve_error) @ np.exp(tilt * (l + h) - log_norm))
+            if not above:  # the error counts against the true measure, which the upper one bounds
+                logs_up = np.log(g.upper[g.upper > 0]) + tilt * l[g.upper > 0]
+                peak = float(logs_up.max())
+                excess += n * max(0.0, peak + math.log(float(np.sum(np.exp(logs_up - peak)))) - log_norm)
             wrong += n * (off + float(x @ (EPS * (8 + 4 * np.abs(logs)))))
             base += n * g.offset
             m = float(x @ l[used])
@@ -87,8 +93,7 @@ class Composed:
         self._kernel = math.exp(t * math.log(t / (1 + t))) / (1 + t)  # the largest value of exp(-tu) (1 - exp(-u))
         l2_kernel = math.sqrt(1 / (2 * t * (2 * t + 1) * (t + 1) * h) + self._kernel**2)
         l2_kernel = min(l2_kernel, self._kernel * math.sqrt(size))
-        self.parts = (self._kernel * outside, self._kernel * wrong, l2_kernel * l2)
-        self._noise = self._kernel * (outside + math.expm1(min(wrong, 700.0))) + l2_kernel * l2
+        self._noise = self._kernel * (outside + math.expm1(min(wrong, 300.0)) * math.exp(min(excess, 300.0))) + l2_kernel * l2
         far = self.losses - mean
         with np.errstate(over="ignore", under="ignore"):
             weight = composed * np.exp(np.clip(-t * far, -700, 700))
@@ -233,35 +238,37 @@ class PrivacyLoss:
             step = grids[i].step
         return [grids[i] for i in range(len(self.pairs))]
 
-    def _points(self, step: float, tail: float, left: float) -> float:
-        return max((p.range[1] - p.range[0] if not isinstance(p, Mixture) else
-                    (lambda r: r[1] - r[0])(p.reach(tail, left))) / step for p in self.pairs)  # fmt: skip
+    def _widest(self, tail: float, left: float) -> float:
+        ends = [p.reach(tail, left) if isinstance(p, Mixture) else p.range for p in self.pairs]
+        return max(max(high - low for low, high in ends), 1e-12)
 
-    def _solve(self, cost: Any, tail: float, gap: float, answer: Any, lower: bool) -> Bounds:
-        tilt, _ = self._tilt(cost)
+    def _solve(self, cost: Any, scale: Any, tail: float, gap: float, answer: Any, lower: bool) -> Bounds:
+        best, least = self._tilt(cost)
+        tilt = best
+        while tilt > 0.1 and scale(tilt / 1.3) * (cost(tilt / 1.3) - least) < 3.0:
+            tilt /= 1.3  # as good for the answer, and the tilted sum is narrower
         total = sum(self.steps)
         left = min(1e-9, 1e-10 / total)
-        step = math.sqrt(6 * gap / ((tilt + 1) * total))
-        widest = max((r[1] - r[0] if isinstance(p, Atoms) else (lambda r: r[1] - r[0])(p.reach(tail, left)))
-                     for p in self.pairs for r in [p.range])  # fmt: skip
+        step = math.sqrt(5 * gap / ((best + 1) * total))
+        widest = self._widest(tail, left)
         step = max(min(step, widest / 64), widest / LARGEST_GRID)
         best_low, best_high = 0.0, math.inf
+        smallest = widest / LARGEST_GRID
         for _ in range(ROUNDS):
             grids = self._grids(step, tail, left)
             above = Composed(grids, list(self.steps), tilt, above=True)
             high, wish = answer(above)
             best_high = min(best_high, high)
             if not lower:
-                return Bounds(0.0, best_high)
+                return Bounds(0.0, float(best_high))
             low, _ = answer(Composed(grids, list(self.steps), tilt, above=False))
             best_low = max(best_low, low)
             missing = best_high - best_low
-            smallest = widest / LARGEST_GRID
             if missing <= wish or grids[0].step <= smallest * 1.01:
                 break
             ratio = wish / missing if math.isfinite(missing) else 0.0
             step = max(grids[0].step * min(0.7, max(0.1, 0.9 * math.sqrt(ratio))), smallest)
-        return Bounds(min(best_low, best_high), best_high)
+        return Bounds(float(min(best_low, best_high)), float(best_high))
 
     def epsilon(self, delta: float, gap: float = 1e-3, *, lower: bool = True) -> Bounds:
         """Return certified bounds of ε at δ, apart by at most `gap` times the upper one where the limits allow it."""
@@ -286,7 +293,7 @@ class PrivacyLoss:
             value = composed.epsilon(delta)
             return value, gap * max(value, 1e-9)
 
-        low, high = self._solve(cost, tail, gap * estimate, answer, lower)
+        low, high = self._solve(cost, lambda t: t, tail, gap * estimate, answer, lower)
         return Bounds(min(low, self.largest), min(high, self.largest * (1 + 1e-12) if self.largest > 0 else 0.0))
 
     def delta(self, epsilon: float, gap: float = 1e-3, *, lower: bool = True) -> Bounds:
@@ -310,14 +317,13 @@ class PrivacyLoss:
             value = float(composed.delta(epsilon))
             return value, gap * max(value, 1e-300)
 
-        return self._solve(cost, tail, gap / (tilt + 1), answer, lower)
+        return self._solve(cost, lambda t: 1.0, tail, gap / (tilt + 1), answer, lower)
 
     def curve(self, epsilons: Any) -> Any:
         """Return upper bounds of δ at an array of ε, from one composition."""
         rest = self._without_infinite()
         tilt, _ = self._tilt(lambda t: (rest.log_moment(t) + math.log(100) + _log_c(t)) / t)
         total = sum(self.steps)
-        wide = [p.reach(1e-14 / total, 1e-14) if isinstance(p, Mixture) else p.range for p in self.pairs]
-        widest = max(high - low for low, high in wide)
+        widest = self._widest(1e-14 / total, 1e-14)
         step = max(min(math.sqrt(1e-3 / ((tilt + 1) * total)), widest / 64), widest / LARGEST_GRID)
         return Composed(self._grids(step, 1e-14 / total, 1e-14), list(self.steps), tilt, above=True).delta(epsilons)
