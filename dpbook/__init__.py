@@ -1,10 +1,10 @@
 """dpbook: differential privacy whose every line is explained in the book.
 
 Exact noise (`dpbook.noise`), sensitivity and clipping (`dpbook.sensitivity`), the Laplace and Gaussian mechanisms
-(`dpbook.laplace`, `dpbook.gaussian`), what many releases cost together (`dpbook.composition`, `dpbook.accounting` with
-`dpbook.rdp`, `dpbook.privacy_loss` and `dpbook.loss_grid`), what ε means (`dpbook.risk`), choosing parameters
-(`dpbook.tuning`), synthetic data (`dpbook.datasets`) and pictures (`dpbook.plots`, which needs matplotlib and is imported
-only when asked for).
+(`dpbook.laplace`, `dpbook.gaussian`), what many releases cost together (`dpbook.composition` and `dpbook.accounting`,
+which rests on `dpbook.rdp`, `dpbook.privacy_loss` and `dpbook.loss_grid`), what ε means (`dpbook.risk`), choosing
+parameters (`dpbook.tuning`), synthetic data (`dpbook.datasets`) and pictures (`dpbook.plots`, which needs matplotlib
+and is imported only when asked for).
 """
 
 from dpbook import (

@@ -5,8 +5,8 @@ certified bounds on both sides (`dpbook.privacy_loss`), and Rényi DP (`dpbook.r
 bounds; `epsilon_bounds` and `delta_bounds` give the lower one as well, so the answer says how good it is.
 
 Two conventions. The sensitivity of an unsampled mechanism is the one under the account's neighbour relation. The
-`noise_multiplier` of a sampled one is the noise over the *clipping norm*, the most that one record adds to a batch: under
-replace-one a person then moves a batch by twice the norm, and that is counted here.
+`noise_multiplier` of a sampled one is the noise over the *clipping norm*, the most that one record adds to a batch:
+under replace-one a person then moves a batch by twice the norm, and that is counted here.
 
 Each step must draw a fresh sample and fresh noise. Several queries on one sample are composed first and amplified then
 (`dpbook.composition.amplify`).
@@ -31,8 +31,8 @@ from dpbook.risk import TradeOff
 GAP = 1e-4  # wished distance of the two bounds, relative
 SAMPLING = ("poisson", "fixed_size", "shuffle")
 REFUSED = {
-    "fixed_size": "batches of a fixed size are not Poisson samples: when one person leaves, another takes the place, and "
-    "the cost can be 15 times the Poisson value; draw each record on its own with probability sampling_prob",
+    "fixed_size": "batches of a fixed size are not Poisson samples: when one person leaves, another takes the place, "
+    "and the cost can be 15 times the Poisson value; draw each record on its own with probability sampling_prob",
     "shuffle": "shuffled batches are not Poisson samples, and cost more; a safe account is one unsampled Gaussian or "
     "Laplace step for each pass over the data, as each person is in one batch of it",
 }
@@ -104,7 +104,7 @@ class DiscreteLaplace:
 
 @dataclass(frozen=True, kw_only=True)
 class RandomizedResponse:
-    """One answer among `categories`, the true one with probability `truth_prob`, else another; under replace-one only."""
+    """One answer of `categories`, the true one with probability `truth_prob`, else another; under replace-one only."""
 
     truth_prob: float
     categories: int = 2
@@ -332,7 +332,7 @@ def _epsilon_bounds(account: Accountant, delta: float, gap: float) -> Bounds:
                 continue
         answers.append(loss.epsilon(delta, gap))
     lower, upper = max(b.lower for b in answers), max(b.upper for b in answers)
-    if math.isinf(upper) and 0 < delta and math.isinf(lower) is False:
+    if math.isinf(upper) and not math.isinf(lower) and delta > 0:
         upper = rdp.least_epsilon(account._rdp, delta=delta)
     return Bounds(min(lower, upper), upper)
 
@@ -627,7 +627,7 @@ def calibrate_scale(*, target_epsilon: float, delta: float, sensitivity: float, 
     Examples
     --------
     >>> round(calibrate_scale(target_epsilon=1.0, delta=1e-4, sensitivity=1.0, steps=20), 1)
-    13.6
+    13.5
     """
     target, d = _validate.positive(target_epsilon=target_epsilon), _validate.half_open_unit(delta=delta)
     size, n = _validate.positive(sensitivity=sensitivity), _validate.integer(steps=steps)

@@ -224,15 +224,15 @@ def _steps(steps: Any) -> int:
 
 @functools.lru_cache(maxsize=64)
 def _points(eps: float, k: int) -> tuple[Any, Any]:
-    """Return, for i = 0 … k, Σ over l ≤ i of the masses of P and of Q where the loss is (k - 2l) ε, in 60 digits."""
+    """Return, for i = 0 … k, the masses of P and of Q where the loss is at least (k - 2i) ε, in 60 digits."""
     mp = precise()
     mp.dps = 60
     ratio = mp.exp(-mp.mpf(eps))
     term = (1 / (1 + ratio)) ** k
     back = ratio**k
     p, q = [term], [term * back]
-    for l in range(1, k + 1):
-        term = term * ratio * (k - l + 1) / l
+    for i in range(1, k + 1):
+        term = term * ratio * (k - i + 1) / i
         back = back / ratio**2
         p.append(p[-1] + term)
         q.append(q[-1] + term * back)
@@ -253,9 +253,11 @@ def _curve(eps: float, k: int, total: Any) -> Any:
 def _optimal_delta(eps: float, k: int, d: float, total: float) -> float:
     mp = precise()
     mp.dps = 60
-    pure = max(_curve(eps, k, mp.mpf(total)), mp.mpf(0))
+    pure = mp.mpf(0)
+    if Fraction(total) < Fraction(eps) * k:
+        pure = max(_curve(eps, k, mp.mpf(total)), mp.mpf(0)) + mp.mpf(10) ** -55
     keep = (1 - mp.mpf(d)) ** k
-    return min(1.0, max(0.0, up(1 - keep * (1 - pure) + mp.mpf(10) ** -50))) if d or pure > 0 else 0.0
+    return min(1.0, up(pure + (1 - keep) * (1 - pure)))
 
 
 def optimal_composition(*, epsilon: float, steps: int, total_delta: float, delta: float = 0.0) -> float:

@@ -47,7 +47,7 @@ class Grid(NamedTuple):
 
     @property
     def losses(self) -> FloatArray:
-        return self.offset + self.step * np.arange(len(self.upper))
+        return self.offset + self.step * np.arange(len(self.upper), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class Mixture:
         return self._grid(first, step, cells)
 
     def _grid(self, first: float, h: float, cells: int) -> Grid:
-        edges = first + (h / 2) * np.arange(2 * cells + 1)
+        edges = first + (h / 2) * np.arange(2 * cells + 1, dtype=np.float64)
         x = self._outputs(edges)
         p, q = self.weights
         up, down, own = (np.zeros(2 * cells) for _ in range(3))  # P - z Q and z' Q - P of half a cell, and z Q
@@ -270,10 +270,10 @@ class Mixture:
             measure = np.log(np.tile(w * wide, pieces))
             logs = [-np.abs(x - c) / s - math.log(2 * s) for c in self.centers]
             atoms = []
-            p_w, q_w = self.weights
+            q_w = self.weights[1]
             for end, loss in zip((left, right), self.range, strict=True):
-                tail = sum(wq * math.exp(-abs(end - c) / s) / 2 for c, wq in zip(self.centers, q_w, strict=True))
-                atoms.append((loss, math.log(tail)))
+                beyond = float(np.sum(q_w * np.exp(-np.abs(end - self.centers) / s) / 2))
+                atoms.append((loss, math.log(beyond)))
         loss = self.loss(x)
         log_q = _log_mixture(logs, self.weights[1])
         log_mass = np.concatenate([log_q + measure, [m for _, m in atoms]])

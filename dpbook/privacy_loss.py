@@ -40,9 +40,9 @@ class Composed:
         self.infinite = -math.expm1(log_finite)
         tilted, log_mass, wrong, base, mean, var, excess = [], 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         for g, n in zip(grids, steps, strict=True):
-            p, l = (g.upper if above else g.lower), g.losses
+            p, at = (g.upper if above else g.lower), g.losses
             (used,) = np.nonzero(p > 0)
-            logs = np.log(p[used]) + tilt * l[used]
+            logs = np.log(p[used]) + tilt * at[used]
             top = float(logs.max())
             x = np.exp(logs - top)
             norm = float(x.sum())
@@ -52,17 +52,17 @@ class Composed:
             # A curve that is off by c at a point is within the curve of a mass c (1 + t) (1 + 1/t)^t or less, tilted.
             spread = math.e * (1 + tilt) * math.exp(4 * h * (1 + tilt))
             with np.errstate(over="ignore"):
-                off = float((g.error + spread * g.curve_error) @ np.exp(tilt * (l + h) - log_norm))
+                off = float((g.error + spread * g.curve_error) @ np.exp(tilt * (at + h) - log_norm))
             if not above:  # the error counts against the true measure, which the upper one bounds
-                logs_up = np.log(g.upper[g.upper > 0]) + tilt * l[g.upper > 0]
+                logs_up = np.log(g.upper[g.upper > 0]) + tilt * at[g.upper > 0]
                 peak = float(logs_up.max())
                 excess += n * max(0.0, peak + math.log(float(np.sum(np.exp(logs_up - peak)))) - log_norm)
             wrong += n * (off + float(x @ (EPS * (8 + 4 * np.abs(logs)))))
             base += n * g.offset
-            m = float(x @ l[used])
+            m = float(x @ at[used])
             mean += n * m
-            var += n * float(x @ (l[used] - m) ** 2)
-            tilted.append((used, x, l[used] - m, n))
+            var += n * float(x @ (at[used] - m) ** 2)
+            tilted.append((used, x, at[used] - m, n))
         self.center = mean
         widest = [sum(n * float(abs(far[end])) for _, _, far, n in tilted) + h for end in (0, -1)]
         below, beyond = map(min, self._window(tilted, max(var, h * h)), widest)
@@ -71,7 +71,7 @@ class Composed:
         self.losses = base + h * (start + np.arange(size))
         ends = [
             (far, far < whole)
-            for far, reach, whole in zip((mean - self.losses[0], self.losses[-1] - mean), (below, beyond), widest, strict=True)
+            for far, whole in zip((mean - self.losses[0], self.losses[-1] - mean), widest, strict=True)
         ]
         outside = self._outside(tilted, ends, max(var, h * h))
         spectrum: Any = None
@@ -93,7 +93,9 @@ class Composed:
         self._kernel = math.exp(t * math.log(t / (1 + t))) / (1 + t)  # the largest value of exp(-tu) (1 - exp(-u))
         l2_kernel = math.sqrt(1 / (2 * t * (2 * t + 1) * (t + 1) * h) + self._kernel**2)
         l2_kernel = min(l2_kernel, self._kernel * math.sqrt(size))
-        self._noise = self._kernel * (outside + math.expm1(min(wrong, 300.0)) * math.exp(min(excess, 300.0))) + l2_kernel * l2
+        self._noise = (
+            self._kernel * (outside + math.expm1(min(wrong, 300.0)) * math.exp(min(excess, 300.0))) + l2_kernel * l2
+        )
         far = self.losses - mean
         with np.errstate(over="ignore", under="ignore"):
             weight = composed * np.exp(np.clip(-t * far, -700, 700))
@@ -206,6 +208,12 @@ class PrivacyLoss:
     def largest(self) -> float:
         return sum(n * pair.range[1] for pair, n in zip(self.pairs, self.steps, strict=True))
 
+    @property
+    def _infinite(self) -> float:
+        """What P has where Q has nothing, after all steps."""
+        runs = zip(self.pairs, self.steps, strict=True)
+        return -math.expm1(sum(n * math.log1p(-p.infinite) for p, n in runs if isinstance(p, Atoms)))
+
     def log_moment(self, t: float, tail: float = 0.0) -> float:
         return sum(n * t * pair.renyi(1 + t, tail) for pair, n in zip(self.pairs, self.steps, strict=True))
 
@@ -272,9 +280,7 @@ class PrivacyLoss:
 
     def epsilon(self, delta: float, gap: float = 1e-3, *, lower: bool = True) -> Bounds:
         """Return certified bounds of ε at δ, apart by at most `gap` times the upper one where the limits allow it."""
-        infinite = -math.expm1(
-            sum(n * math.log1p(-p.infinite) for p, n in zip(self.pairs, self.steps, strict=True) if isinstance(p, Atoms))
-        )
+        infinite = self._infinite
         if delta < infinite * (1 - 1e-13) or (delta == 0.0 and self.largest == math.inf):
             return Bounds(math.inf, math.inf)
         if delta <= infinite * (1 + 1e-13):
@@ -299,9 +305,7 @@ class PrivacyLoss:
     def delta(self, epsilon: float, gap: float = 1e-3, *, lower: bool = True) -> Bounds:
         """Return certified bounds of δ at ε, apart by at most `gap` times the upper one where the limits allow it."""
         rest = self._without_infinite()
-        infinite = -math.expm1(
-            sum(n * math.log1p(-p.infinite) for p, n in zip(self.pairs, self.steps, strict=True) if isinstance(p, Atoms))
-        )
+        infinite = self._infinite
         if epsilon >= self.largest * (1 + 1e-12):
             return Bounds(infinite, infinite)
 

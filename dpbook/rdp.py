@@ -267,7 +267,7 @@ def pure_zcdp(*, epsilon: float) -> float:
 
     Examples
     --------
-    >>> round(pure_zcdp(epsilon=0.1), 15)
+    >>> round(pure_zcdp(epsilon=0.1), 12)
     0.005
     """
     eps = _validate.non_negative(epsilon=epsilon)
@@ -300,7 +300,7 @@ def gaussian_zcdp(*, sigma: float, sensitivity: float) -> float:
 
     Examples
     --------
-    >>> round(gaussian_zcdp(sigma=10.0, sensitivity=1.0), 15)
+    >>> round(gaussian_zcdp(sigma=10.0, sensitivity=1.0), 12)
     0.005
     """
     s, size = _validate.positive(sigma=sigma), _validate.non_negative(sensitivity=sensitivity)

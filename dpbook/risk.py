@@ -96,11 +96,11 @@ class TradeOff:
     def _corners(self) -> list[float]:
         lines = []
         for eps, d in zip(self.epsilons, self.deltas, strict=True):
-            if eps < 700:
-                lines += [(1 - d, -math.exp(eps)), ((1 - d) * math.exp(-eps), -math.exp(-eps))]
+            steep = math.exp(min(eps, 700.0))
+            lines += [(1 - d, -steep), ((1 - d) / steep, -1 / steep)]
         lines = sorted(set(lines), key=lambda line: line[1])
         found = [-a / b for a, b in lines]
-        rows = np.array(lines)
+        rows = np.array(lines).reshape(-1, 2)
         a, b = rows[:, 0], rows[:, 1]
         with np.errstate(divide="ignore", invalid="ignore"):
             cross = (a[None, :] - a[:, None]) / (b[:, None] - b[None, :])

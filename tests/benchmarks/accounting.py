@@ -6,7 +6,7 @@ import time
 import numpy as np
 import scipy
 from dp_accounting import dp_event
-from dp_accounting.pld import common, pld_privacy_accountant, privacy_loss_distribution
+from dp_accounting.pld import pld_privacy_accountant, privacy_loss_distribution
 
 from dpbook import accounting
 from dpbook.accounting import Accountant, Laplace, SubsampledGaussian
@@ -48,7 +48,8 @@ def laplace_theirs(scale, steps, delta, interval):
 
 
 def laplace_ours(scale, steps, delta, gap):
-    return Accountant(neighbors="add_remove").add(Laplace(scale=scale), steps=steps).epsilon_bounds(delta=delta, gap=gap)
+    account = Accountant(neighbors="add_remove").add(Laplace(scale=scale), steps=steps)
+    return account.epsilon_bounds(delta=delta, gap=gap)
 
 
 def calibrate_theirs(q, steps, delta, target):
