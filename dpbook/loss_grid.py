@@ -29,7 +29,7 @@ from dpbook._validate import FloatArray
 
 EPS = 2.0**-52
 LARGEST_LOSS = 600.0  # beyond, mass counts as infinite loss (above) or is left out (below)
-LARGEST_GRID = 2**21
+LARGEST_GRID = 2**19
 
 
 class Grid(NamedTuple):

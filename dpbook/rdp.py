@@ -17,7 +17,7 @@ from dpbook import _validate
 SAFE = 1 + 1e-13  # covers the last digits of the few float64 operations below
 
 
-def conversion_epsilon(order: float, divergence: float, delta: float) -> float:
+def conversion_epsilon(*, order: float, divergence: float, delta: float) -> float:
     """Return the ε that RDP of one order gives: the form of Canonne, Kamath and Steinke, and Balle et al., 2020.
 
     Parameters
@@ -45,7 +45,7 @@ def conversion_epsilon(order: float, divergence: float, delta: float) -> float:
 
     Examples
     --------
-    >>> round(conversion_epsilon(32.0, 1.1, 1e-5), 10)
+    >>> round(conversion_epsilon(order=32.0, divergence=1.1, delta=1e-5), 10)
     1.3278380618
     """
     a, r, d = _order(order), _validate.non_negative(divergence=divergence), _validate.open_unit(delta=delta)
