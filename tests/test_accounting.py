@@ -91,7 +91,7 @@ def exact_curve(noise, s, q, direction, epsilon):
     for _ in range(120):
         middle = (low + high) / 2
         low, high = (middle, high) if p(middle) <= z * r(middle) * (1 + MP.mpf(10) ** -30) else (low, middle)
-    knots = sorted({high, *(MP.mpf(v) for v in (-1, 0, 1, 3, 8) if v > high)}) + [MP.inf]
+    knots = [*sorted({high, *(MP.mpf(v) for v in (-1, 0, 1, 3, 8) if v > high)}), MP.inf]
     return MP.quad(lambda x: p(x) - z * r(x), knots)
 
 
