@@ -105,6 +105,15 @@ def half_open_unit(**parameter: Any) -> float:
     return value + 0.0
 
 
+def closed_unit(**parameter: Any) -> float:
+    """Return a float in [0, 1]."""
+    name, given = _one(parameter)
+    value = real("a number in [0, 1]", **parameter)
+    if not 0.0 <= value <= 1.0:
+        raise ValueError(f"{name} must be at least 0 and at most 1, got {shown(given)}")
+    return value + 0.0
+
+
 def finite(**parameter: Any) -> float:
     """Return a finite float."""
     name, given = _one(parameter)

@@ -145,3 +145,20 @@ def histogram(
     ax.set(xlabel=xlabel, ylabel="density")
     ax.legend()
     return ax
+
+
+def trade_off(
+    curves: Mapping[str, Any], *, log: bool = False, guess: str = "random guess", ax: Axes | None = None
+) -> Axes:
+    """Draw trade-off curves (`dpbook.risk.TradeOff`): what the best attacker misses, against false alarms."""
+    ax = _axes(ax)
+    x = np.concatenate([[0.0], np.geomspace(1e-6, 1.0, 400)]) if log else np.linspace(0.0, 1.0, 401)
+    ax.plot(x, 1 - x, color="#888888", linewidth=1.2, label=guess)
+    for i, (name, curve) in enumerate(curves.items()):
+        ax.plot(x, curve.false_negative_rate(x), label=name, **look(i))
+    if log:
+        ax.set_xscale("log")
+        ax.set_xlim(1e-6, 1.0)
+    ax.set(xlabel="false positive rate", ylabel="least false negative rate", ylim=(0.0, 1.02))
+    ax.legend()
+    return ax
