@@ -27,6 +27,8 @@ _SCHEMA = (
     """CREATE TRIGGER in_order BEFORE INSERT ON spends
        WHEN NEW.number <> (SELECT coalesce(max(number), 0) + 1 FROM spends)
        BEGIN SELECT RAISE(ABORT, 'spends are numbered in order'); END""",
+    """CREATE TRIGGER one_budget BEFORE INSERT ON budget WHEN EXISTS (SELECT 1 FROM budget)
+       BEGIN SELECT RAISE(ABORT, 'a ledger has one budget'); END""",
     *(
         f"""CREATE TRIGGER no_{action}_{table} BEFORE {action} ON {table}
             BEGIN SELECT RAISE(ABORT, 'a ledger is only added to'); END"""

@@ -19,7 +19,8 @@ Amounts are exact decimals. A float stands for the shortest decimal that prints 
 spend of 1e-17 is not lost. But the float 0.1 itself lies above one tenth, by less than one part in 2**53. So a
 `Receipt` hands back floats that are rounded down: a mechanism that gets ``receipt.epsilon`` costs no more than what was
 recorded, in real numbers. Whoever passes the float 0.1 on instead may exceed each amount, and so the limit, by the
-factor 1 + 2**-53 at most.
+factor 1 + 2**-53 at most (for floats of at least 2**-1022). To read floats as binary numbers would be no remedy: then
+ten times 0.1 would exceed 1.0, and every limit would need a tolerance, through which slivers pass.
 
 A ledger guards against mistakes, races and crashes, not against somebody who edits its file, puts an old copy of it
 back or reads the data without asking. Labels are kept as they are: write no data in them.
@@ -36,7 +37,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from dpbook import _validate
-from dpbook._exact import precise, round_up, sqrt_up, up
+from dpbook._exact import precise, sqrt_up, up
 from dpbook._store import Amounts, FileStore, LedgerError, LedgerLockedError, MemoryStore, Record, add, exact
 
 __all__ = [
@@ -103,14 +104,14 @@ def _text(**parameter: Any) -> str:
     ((name, value),) = parameter.items()
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a text, got {_validate.shown(value)} of type {type(value).__name__}")
-    return value
+    return str(value)
 
 
 def _shown(value: Decimal) -> str:
     """Write a decimal as people do: 0.1, 1000, 1e-17; a long one is cut off."""
     if len(value.as_tuple().digits) > 20:
         return f"{Context(prec=12, rounding=ROUND_FLOOR).plus(value)}..."
-    return f"{value:f}" if value == 0 or -7 <= value.adjusted() <= 15 else f"{value.normalize(exact())}".lower()
+    return f"{value:f}" if value == 0 or -4 <= value.adjusted() <= 15 else f"{value.normalize(exact())}".lower()
 
 
 def _listed(amounts: Amounts) -> str:
@@ -121,6 +122,12 @@ def _down(amount: Decimal) -> float:
     """Return the largest float64 that is not above the exact decimal."""
     nearest = float(amount)
     return nearest if Fraction(nearest) <= Fraction(amount) else math.nextafter(nearest, 0.0)
+
+
+def _up(amount: Decimal) -> float:
+    """Return the smallest float64 that prints as a decimal which is not below the amount."""
+    nearest = float(amount)
+    return nearest if Decimal(repr(nearest)) >= amount else math.nextafter(nearest, math.inf)
 
 
 def _zcdp_epsilon(rho: Decimal, delta: Fraction) -> float:
@@ -161,9 +168,9 @@ def _terms(m: Any, t: Any, log_delta: Any, rho: Any) -> tuple[Any, Any, Any]:
 
 def _argmin(function: Any) -> float:
     """Return where a function of one variable is nearly smallest: a grid, then golden sections."""
-    grid = [t / 4 for t in range(-160, 2800)]
+    grid = range(-40, 700)
     best = min(range(len(grid)), key=lambda i: function(grid[i]))
-    low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+    low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)])
     golden = (math.sqrt(5) - 1) / 2
     for _ in range(60):
         a, b = high - golden * (high - low), low + golden * (high - low)
@@ -228,7 +235,7 @@ class Budget:
             return _zcdp_at(self.limits["rho"], delta, asked)
         if asked < self.declared["delta"]:
             return math.inf
-        return round_up(Fraction(self.declared["epsilon"])) if self.certified is None else self.certified
+        return _up(self.declared["epsilon"]) if self.certified is None else self.certified
 
     def _dump(self) -> str:
         terms = {key: getattr(self, key) for key in ("accounting", "neighbors", "name", "certified")}
@@ -637,6 +644,8 @@ class Ledger:
         The amounts may depend on earlier releases, but not on the data in any other way.
         """
         title, asker = _text(label=label), _text(who=who)
+        if not title.strip():
+            raise ValueError(f"label must say what is released, got {title!r}")
         asked = self._asked(epsilon=epsilon, delta=delta, rho=rho, release=release)
         amount = _in_currency(self._budget, asked)
         limits = self._budget.limits
@@ -667,7 +676,7 @@ class Ledger:
                 "rho must be given, or else epsilon for a pure release, got " + ("both" if given else "None")
             )
         checks: dict[str, Any] = {"epsilon": _amount, "rho": _amount, "delta": _delta}
-        asked = {name: checks[name](**{name: amounts[name]}) for name in ("epsilon", "delta", "rho") if name in given}
+        asked: dict[str, Decimal] = {n: checks[n](**{n: x}) for n, x in amounts.items() if n in given}
         if not any(asked.values()):
             names = " or ".join(sorted(allowed))
             raise ValueError(f"{names} must be positive: a release that costs nothing needs no spend, got 0")
@@ -718,7 +727,7 @@ class Ledger:
             raise ValueError("spent_epsilon must be asked of a basic or zcdp budget, got planned: see Budget.epsilon")
         if self._budget.accounting == "zcdp":
             return _zcdp_at(spent["rho"], delta, asked)
-        return round_up(Fraction(spent["epsilon"])) if asked >= spent["delta"] else math.inf
+        return _up(spent["epsilon"]) if asked >= spent["delta"] else math.inf
 
     def __str__(self) -> str:
         return "\n".join([str(self._budget), *map(str, self.history)])
