@@ -111,7 +111,7 @@ def _shown(value: Decimal) -> str:
     """Write a decimal as people do: 0.1, 1000, 1e-17; a long one is cut off."""
     if len(value.as_tuple().digits) > 20:
         return f"{Context(prec=12, rounding=ROUND_FLOOR).plus(value)}..."
-    return f"{value:f}" if value == 0 or -4 <= value.adjusted() <= 15 else f"{value.normalize(exact())}".lower()
+    return f"{value:f}" if value == 0 or -4 <= value.adjusted() <= 15 else f"{value:e}"
 
 
 def _listed(amounts: Amounts) -> str:
@@ -346,15 +346,16 @@ def zcdp(
     >>> round(zcdp(rho=0.5, neighbors="add_remove").epsilon(delta=1e-5), 4)
     4.7284
     """
+    if not (epsilon is None) == (delta is None) != (rho is None):
+        pairs = {"rho": rho, "epsilon": epsilon, "delta": delta}
+        given = ", ".join(f"{n}={_validate.shown(x)}" for n, x in pairs.items())
+        raise TypeError(f"rho must be given alone, or epsilon and delta must be given without it, got {given}")
     if rho is not None:
-        if epsilon is not None or delta is not None:
-            raise TypeError("rho must be given alone, or else epsilon and delta, got both")
         declared = limits = _Frozen({"rho": _amount(rho=rho)})
     else:
-        if epsilon is None or delta is None:
-            raise TypeError("epsilon and delta must both be given, or else rho, got None")
-        _validate.open_unit(delta=delta)
         declared = _Frozen({"epsilon": _amount(epsilon=epsilon), "delta": _delta(delta=delta)})
+        if declared["delta"] == 0:
+            raise ValueError(f"delta must be positive: no rho > 0 is pure, got {_validate.shown(delta)}")
         limits = _Frozen({"rho": _zcdp_rho(declared["epsilon"], declared["delta"])})
     return Budget("zcdp", _validate.neighbors(neighbors), _text(name=name), declared, limits)
 

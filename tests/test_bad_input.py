@@ -21,9 +21,9 @@ import pandas as pd
 import pytest
 
 import dpbook
-from dpbook import datasets, gaussian, laplace, noise, sensitivity, tuning
+from dpbook import budget, datasets, gaussian, laplace, noise, sensitivity, tuning
 
-MODULES = (laplace, gaussian, noise, sensitivity, tuning, datasets)
+MODULES = (laplace, gaussian, noise, sensitivity, tuning, budget, datasets)
 SECRET = 123454321.5  # a value that no message about data may repeat
 
 
@@ -116,6 +116,12 @@ ACCEPTED: dict[str, set[str]] = {
     "whole_or_none": ONE | {"none"},
     "whole_from_0": ONE | ZERO,
     "bounds": {"list12", "ints12", "floats12", "read_only", "object_array"},
+    "amount": ONE | HALF | ZERO | {"decimal"},
+    "small_amount": HALF | ZERO | {"decimal"},
+    "positive_small_amount": HALF | {"decimal"},
+    "text": {"str"},
+    "mapping": set(),
+    "accountant": set(),
     "choice": set(),
     "absent": {"none"},
     "rng": {"none"},
@@ -146,7 +152,17 @@ EITHER = {
     "rows": {"longdouble_array"},
 }
 DATA = {"true_float", "true_int", "where_int", "records", "rows", "identifiers"}
-TYPE_SHOWN = {"rng", "callable", "domain", "positives", "candidates", "bounds", "public_records"}
+TYPE_SHOWN = {
+    "rng",
+    "callable",
+    "mapping",
+    "accountant",
+    "domain",
+    "positives",
+    "candidates",
+    "bounds",
+    "public_records",
+}
 
 
 class Entry(NamedTuple):
@@ -167,6 +183,19 @@ EPS, DELTA, SENS = (1.0, "positive"), (1e-5, "open_unit"), (1.0, "non_negative")
 ROWS, ONE_ROW = (None, "whole_or_none"), (1, "whole")
 ANALYTIC, CLASSIC, NO_DELTA = ("analytic", "choice"), ("classic", "choice"), (None, "absent")
 WHOLE = (1, "whole_from_0")
+AMOUNT, SMALL, TITLE = (1.0, "amount"), (1e-6, "small_amount"), ("residents", "text")
+
+
+class Free:
+    """An accountant to whom all is free."""
+
+    def add(self, mechanism: Any, times: int) -> None:
+        return None
+
+    def epsilon(self, *, delta: float) -> float:
+        return 0.0
+
+
 TABLE = [
     entry("laplace.laplace_mechanism", true_value=FLOAT, epsilon=EPS, sensitivity=SENS, rng=RNG),
     entry("laplace.laplace_mechanism", true_value=FLOAT, epsilon=EPS, sensitivity=(0.0, "non_negative"), rng=RNG),
@@ -306,6 +335,25 @@ TABLE = [
         candidates=(None, "candidates"),
     ),
     entry("tuning.split_budget", epsilon=EPS, sum_sensitivity=(2.0, "positive"), expected_mean=(1.0, "finite")),
+    entry("budget.basic", epsilon=AMOUNT, delta=SMALL, neighbors=RELATION, name=TITLE),
+    entry("budget.zcdp", rho=AMOUNT, epsilon=NO_DELTA, delta=NO_DELTA, neighbors=RELATION, name=TITLE),
+    entry(
+        "budget.zcdp",
+        rho=NO_DELTA,
+        epsilon=AMOUNT,
+        delta=(1e-6, "positive_small_amount"),
+        neighbors=RELATION,
+        name=TITLE,
+    ),
+    entry(
+        "budget.planned",
+        releases=({"count": (None, 2)}, "mapping"),
+        accountant=(Free(), "accountant"),
+        epsilon=AMOUNT,
+        delta=SMALL,
+        neighbors=RELATION,
+        name=TITLE,
+    ),
     entry("datasets.residents", n=(5, "whole"), seed=(1, "whole_from_0")),
     entry("datasets.clinic_rows", n=(5, "whole"), clinics=(2, "whole"), seed=(1, "whole_from_0")),
 ]
