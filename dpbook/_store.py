@@ -9,13 +9,14 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
-from decimal import Context, Decimal, Inexact, InvalidOperation, Overflow
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-Amounts = Mapping[str, Decimal]
+from dpbook._amounts import Amounts, add
+
 Decide = Callable[[Amounts], Amounts]  # from what was spent before to what is spent then, or an exception
 
 APPLICATION_ID = 0x64704C67  # in the file's header, so that no other database is taken for a ledger
@@ -53,17 +54,6 @@ class Record(NamedTuple):
     label: str
     amount: Amounts
     spent: Amounts  # the total, this record included
-
-
-def exact() -> Context:
-    """Return a decimal context in which a result that would have to be rounded raises."""
-    return Context(prec=5000, traps=[Inexact, InvalidOperation, Overflow])
-
-
-def add(spent: Amounts, amount: Amounts) -> dict[str, Decimal]:
-    """Return the exact sum, in lowest terms."""
-    context = exact()
-    return {name: context.normalize(context.add(spent.get(name, Decimal(0)), x)) for name, x in amount.items()}
 
 
 def _now() -> str:

@@ -29,16 +29,17 @@ back or reads the data without asking. Labels are kept as they are: write no dat
 import json
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
 
-from dpbook import _validate
+from dpbook import _amounts, _validate
+from dpbook._amounts import Amounts, Frozen, add, down, exact, listed
 from dpbook._exact import precise, sqrt_up, up
-from dpbook._store import Amounts, FileStore, LedgerError, LedgerLockedError, MemoryStore, Record, add, exact
+from dpbook._store import FileStore, LedgerError, LedgerLockedError, MemoryStore, Record
 
 __all__ = [
     "Accountant",
@@ -53,8 +54,6 @@ __all__ = [
     "planned",
     "zcdp",
 ]
-
-_DIGITS = 1000  # of an amount: more than a float64 can have
 
 
 class BudgetExceededError(RuntimeError):
@@ -78,56 +77,11 @@ class Accountant(Protocol):
         """Return an ε, never too small, at which all that was added is (ε, δ)-DP."""
 
 
-def _amount(**parameter: Any) -> Decimal:
-    """Return a non-negative number as the exact decimal that it prints as."""
-    ((name, value),) = parameter.items()
-    if isinstance(value, Decimal):
-        if not value.is_finite() or value < 0:
-            raise ValueError(f"{name} must be non-negative and finite, got {_validate.shown(value)}")
-        digits, exponent = value.as_tuple()[1:]
-        if len(digits) > _DIGITS or not -_DIGITS <= int(exponent) <= 300 or value.adjusted() > 300:
-            raise ValueError(f"{name} must be a decimal of at most {_DIGITS} digits, got {_validate.shown(value)}")
-        return exact().normalize(value.copy_abs())
-    number = _validate.non_negative(**parameter)
-    return exact().normalize(Decimal(int(value)) if _validate.is_integer(value) else Decimal(repr(number)))
-
-
-def _delta(**parameter: Any) -> Decimal:
-    ((name, value),) = parameter.items()
-    amount = _amount(**parameter)
-    if amount >= 1:
-        raise ValueError(f"{name} must be at least 0 and below 1, got {_validate.shown(value)}")
-    return amount
-
-
 def _text(**parameter: Any) -> str:
     ((name, value),) = parameter.items()
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a text, got {_validate.shown(value)} of type {type(value).__name__}")
     return str(value)
-
-
-def _shown(value: Decimal) -> str:
-    """Write a decimal as people do: 0.1, 1000, 1e-17; a long one is cut off."""
-    if len(value.as_tuple().digits) > 20:
-        return f"{Context(prec=12, rounding=ROUND_FLOOR).plus(value)}..."
-    return f"{value:f}" if value == 0 or -4 <= value.adjusted() <= 15 else f"{value:e}"
-
-
-def _listed(amounts: Amounts) -> str:
-    return ", ".join(f"{name} {_shown(value)}" for name, value in amounts.items())
-
-
-def _down(amount: Decimal) -> float:
-    """Return the largest float64 that is not above the exact decimal."""
-    nearest = float(amount)
-    return nearest if Fraction(nearest) <= Fraction(amount) else math.nextafter(nearest, 0.0)
-
-
-def _up(amount: Decimal) -> float:
-    """Return the smallest float64 that prints as a decimal which is not below the amount."""
-    nearest = float(amount)
-    return nearest if Decimal(repr(nearest)) >= amount else math.nextafter(nearest, math.inf)
 
 
 def _zcdp_epsilon(rho: Decimal, delta: Fraction) -> float:
@@ -178,25 +132,6 @@ def _argmin(function: Any) -> float:
     return (low + high) / 2
 
 
-class _Frozen(Mapping[str, Decimal]):
-    """Amounts that cannot be changed; unlike a mapping proxy they can be sent to another process."""
-
-    def __init__(self, amounts: Amounts) -> None:
-        self._amounts = dict(amounts)
-
-    def __getitem__(self, name: str) -> Decimal:
-        return self._amounts[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._amounts)
-
-    def __len__(self) -> int:
-        return len(self._amounts)
-
-    def __repr__(self) -> str:
-        return repr(self._amounts)
-
-
 @dataclass(frozen=True)
 class Budget:
     """What may be spent, in which currency, under which neighbour relation: made by `basic`, `zcdp` or `planned`.
@@ -213,7 +148,7 @@ class Budget:
 
     def __str__(self) -> str:
         title = f"{self.name}: " if self.name else ""
-        return f"{title}{self.accounting} budget of {_listed(self.declared)} under {self.neighbors}"
+        return f"{title}{self.accounting} budget of {listed(self.declared)} under {self.neighbors}"
 
     def epsilon(self, *, delta: float) -> float:
         """Return ε such that all that the ledger ever lets through is (ε, δ)-DP; infinite where nothing is known.
@@ -230,12 +165,12 @@ class Budget:
         TypeError, ValueError
             When a parameter breaks its rule.
         """
-        asked = _delta(delta=delta)
+        asked = _amounts.small_amount(delta=delta)
         if self.accounting == "zcdp":
             return _zcdp_at(self.limits["rho"], delta, asked)
         if asked < self.declared["delta"]:
             return math.inf
-        return _up(self.declared["epsilon"]) if self.certified is None else self.certified
+        return _amounts.up(self.declared["epsilon"]) if self.certified is None else self.certified
 
     def _dump(self) -> str:
         terms = {key: getattr(self, key) for key in ("accounting", "neighbors", "name", "certified")}
@@ -246,7 +181,7 @@ class Budget:
     def _load(text: str) -> "Budget":
         terms = json.loads(text)
         for key in ("declared", "limits"):
-            terms[key] = _Frozen({name: Decimal(value) for name, value in terms[key].items()})
+            terms[key] = Frozen({name: Decimal(value) for name, value in terms[key].items()})
         return Budget(**terms)
 
 
@@ -293,7 +228,7 @@ def basic(*, epsilon: float, delta: float = 0.0, neighbors: str, name: str = "")
     >>> print(basic(epsilon=1.0, neighbors="replace_one"))
     basic budget of epsilon 1, delta 0 under replace_one
     """
-    limits = _Frozen({"epsilon": _amount(epsilon=epsilon), "delta": _delta(delta=delta)})
+    limits = Frozen({"epsilon": _amounts.amount(epsilon=epsilon), "delta": _amounts.small_amount(delta=delta)})
     return Budget("basic", _validate.neighbors(neighbors), _text(name=name), limits, limits)
 
 
@@ -351,12 +286,12 @@ def zcdp(
         given = ", ".join(f"{n}={_validate.shown(x)}" for n, x in pairs.items())
         raise TypeError(f"rho must be given alone, or epsilon and delta must be given without it, got {given}")
     if rho is not None:
-        declared = limits = _Frozen({"rho": _amount(rho=rho)})
+        declared = limits = Frozen({"rho": _amounts.amount(rho=rho)})
     else:
-        declared = _Frozen({"epsilon": _amount(epsilon=epsilon), "delta": _delta(delta=delta)})
+        declared = Frozen({"epsilon": _amounts.amount(epsilon=epsilon), "delta": _amounts.small_amount(delta=delta)})
         if declared["delta"] == 0:
             raise ValueError(f"delta must be positive: no rho > 0 is pure, got {_validate.shown(delta)}")
-        limits = _Frozen({"rho": _zcdp_rho(declared["epsilon"], declared["delta"])})
+        limits = Frozen({"rho": _zcdp_rho(declared["epsilon"], declared["delta"])})
     return Budget("zcdp", _validate.neighbors(neighbors), _text(name=name), declared, limits)
 
 
@@ -416,7 +351,7 @@ def planned(
     """
     if not isinstance(releases, Mapping):
         raise TypeError(f"releases must be a mapping of names, got {_validate.shown(releases)}")
-    limit, at = _amount(epsilon=epsilon), _delta(delta=delta)
+    limit, at = _amounts.amount(epsilon=epsilon), _amounts.small_amount(delta=delta)
     relation, title = _validate.neighbors(neighbors), _text(name=name)
     if not (callable(getattr(accountant, "add", None)) and callable(getattr(accountant, "epsilon", None))):
         raise TypeError(f"accountant must have add and epsilon, got {_validate.shown(accountant)}")
@@ -430,11 +365,12 @@ def planned(
     for key, (mechanism, _) in releases.items():
         changed = accountant.add(mechanism, int(counts[key]))
         accountant = accountant if changed is None else changed
-    cost = _validate.real("the cost of the plan", epsilon=accountant.epsilon(delta=_down(at)))
+    cost = _validate.real("the cost of the plan", epsilon=accountant.epsilon(delta=down(at)))
     if not 0 <= cost < math.inf or Fraction(cost) > Fraction(limit):
-        raise ValueError(f"epsilon must cover the plan, which costs {cost} at delta={_shown(at)}, got {_shown(limit)}")
-    declared = _Frozen({"epsilon": limit, "delta": at, **counts})
-    return Budget("planned", relation, title, declared, _Frozen(counts), certified=cost)
+        price = f"{cost} at delta={_amounts.shown(at)}"
+        raise ValueError(f"epsilon must cover the plan, which costs {price}, got {_amounts.shown(limit)}")
+    declared = Frozen({"epsilon": limit, "delta": at, **counts})
+    return Budget("planned", relation, title, declared, Frozen(counts), certified=cost)
 
 
 @dataclass(frozen=True)
@@ -451,7 +387,7 @@ class Spend:
     def __str__(self) -> str:
         who = f" ({self.who})" if self.who else ""
         paid = {name: value for name, value in self.amount.items() if value}
-        return f"{self.number}. {self.label}{who}: {_listed(paid)}; left: {_listed(self.remaining)}"
+        return f"{self.number}. {self.label}{who}: {listed(paid)}; left: {listed(self.remaining)}"
 
 
 @dataclass(frozen=True)
@@ -475,7 +411,7 @@ class Receipt(Spend):
     def _float(self, name: str) -> float:
         if name not in self.asked:
             raise AttributeError(f"spend {self.number} ({self.label}) was made in {', '.join(self.asked)}, not {name}")
-        return _down(self.asked[name])
+        return down(self.asked[name])
 
     @property
     def epsilon(self) -> float:
@@ -656,7 +592,7 @@ class Ledger:
 
         record = self._store.append(who=asker, label=title, amount=amount, decide=decide)
         line = self._line(record)
-        return Receipt(record.number, record.time, asker, title, line.amount, line.remaining, _Frozen(asked))
+        return Receipt(record.number, record.time, asker, title, line.amount, line.remaining, Frozen(asked))
 
     def _asked(self, *, release: Any, **amounts: Any) -> dict[str, Decimal]:
         kind = self._budget.accounting
@@ -676,7 +612,7 @@ class Ledger:
             raise TypeError(
                 "rho must be given, or else epsilon for a pure release, got " + ("both" if given else "None")
             )
-        checks: dict[str, Any] = {"epsilon": _amount, "rho": _amount, "delta": _delta}
+        checks: dict[str, Any] = {"epsilon": _amounts.amount, "rho": _amounts.amount, "delta": _amounts.small_amount}
         asked: dict[str, Decimal] = {n: checks[n](**{n: x}) for n, x in amounts.items() if n in given}
         if not any(asked.values()):
             names = " or ".join(sorted(allowed))
@@ -685,7 +621,7 @@ class Ledger:
 
     def _line(self, record: Record) -> Spend:
         left = _left(self._budget.limits, record.spent)
-        return Spend(record.number, record.time, record.who, record.label, _Frozen(record.amount), _Frozen(left))
+        return Spend(record.number, record.time, record.who, record.label, Frozen(record.amount), Frozen(left))
 
     @property
     def budget(self) -> Budget:
@@ -723,18 +659,18 @@ class Ledger:
         TypeError, ValueError
             When a parameter breaks its rule, or the budget is `planned`.
         """
-        asked, spent = _delta(delta=delta), self.spent
+        asked, spent = _amounts.small_amount(delta=delta), self.spent
         if self._budget.accounting == "planned":
             raise ValueError("spent_epsilon must be asked of a basic or zcdp budget, got planned: see Budget.epsilon")
         if self._budget.accounting == "zcdp":
             return _zcdp_at(spent["rho"], delta, asked)
-        return _up(spent["epsilon"]) if asked >= spent["delta"] else math.inf
+        return _amounts.up(spent["epsilon"]) if asked >= spent["delta"] else math.inf
 
     def __str__(self) -> str:
         return "\n".join([str(self._budget), *map(str, self.history)])
 
     def __repr__(self) -> str:
-        return f"<Ledger, {self._budget}; left: {_listed(self.remaining)}>"
+        return f"<Ledger, {self._budget}; left: {listed(self.remaining)}>"
 
 
 def _in_currency(budget: Budget, asked: Amounts) -> Amounts:
@@ -759,7 +695,7 @@ def _within(limits: Amounts, spent: Amounts, amount: Amounts) -> dict[str, Decim
     if any(total[name] > limits[name] for name in limits):
         left = _left(limits, spent)
         raise BudgetExceededError(
-            f"refused: {_listed(amount)} asked, {_listed(left)} left of {_listed(limits)}; nothing was recorded",
+            f"refused: {listed(amount)} asked, {listed(left)} left of {listed(limits)}; nothing was recorded",
             requested=amount,
             remaining=left,
         )
