@@ -373,6 +373,10 @@ def planned(
     return Budget("planned", relation, title, declared, Frozen(counts), certified=cost)
 
 
+def _paid(amounts: Amounts) -> str:
+    return listed({name: value for name, value in amounts.items() if value})
+
+
 @dataclass(frozen=True)
 class Spend:
     """One line of the ledger: what was spent on what by whom and when (UTC), and what was left then."""
@@ -386,8 +390,7 @@ class Spend:
 
     def __str__(self) -> str:
         who = f" ({self.who})" if self.who else ""
-        paid = {name: value for name, value in self.amount.items() if value}
-        return f"{self.number}. {self.label}{who}: {listed(paid)}; left: {listed(self.remaining)}"
+        return f"{self.number}. {self.label}{who}: {_paid(self.amount)}; left: {listed(self.remaining)}"
 
 
 @dataclass(frozen=True)
@@ -695,7 +698,7 @@ def _within(limits: Amounts, spent: Amounts, amount: Amounts) -> dict[str, Decim
     if any(total[name] > limits[name] for name in limits):
         left = _left(limits, spent)
         raise BudgetExceededError(
-            f"refused: {listed(amount)} asked, {listed(left)} left of {listed(limits)}; nothing was recorded",
+            f"refused: {_paid(amount)} asked, {listed(left)} left of {listed(limits)}; nothing was recorded",
             requested=amount,
             remaining=left,
         )
