@@ -418,17 +418,17 @@ class Receipt(Spend):
 
     @property
     def epsilon(self) -> float:
-        """The ε for the mechanism: the largest float64 that is not above what was recorded."""
+        """Return the ε for the mechanism, the largest float64 that is not above what was recorded."""
         return self._float("epsilon")
 
     @property
     def delta(self) -> float:
-        """The δ for the mechanism, rounded down in the same way."""
+        """Return the δ for the mechanism, rounded down in the same way."""
         return self._float("delta")
 
     @property
     def rho(self) -> float:
-        """The ρ for the mechanism, rounded down in the same way."""
+        """Return the ρ for the mechanism, rounded down in the same way."""
         return self._float("rho")
 
     def sigma(self, *, sensitivity: float) -> float:
