@@ -70,8 +70,8 @@ class BudgetExceededError(RuntimeError):
 class Accountant(Protocol):
     """What `planned` needs: something that can be told of releases, and then says what all of them cost."""
 
-    def add(self, mechanism: Any, times: int, /) -> Any:
-        """Count `mechanism` `times` times; return None, or a new accountant."""
+    def add(self, mechanism: Any, *, steps: int) -> Any:
+        """Count `mechanism` `steps` times; return the account with them, or None when it is the same object."""
 
     def epsilon(self, *, delta: float) -> float:
         """Return an ε, never too small, at which all that was added is (ε, δ)-DP."""
@@ -311,10 +311,10 @@ def planned(
 
     Parameters
     ----------
-    releases : mapping of str to (mechanism, times)
+    releases : mapping of str to (mechanism, steps)
         Each release by name, with the mechanism as the accountant takes it and how often it may be made.
     accountant : Accountant
-        An object with ``add(mechanism, times)`` and ``epsilon(delta=...)``. The plan is added to what it holds.
+        An object with ``add(mechanism, steps=...)`` and ``epsilon(delta=...)``. The plan is added to what it holds.
     epsilon, delta : float
         ε ≥ 0 and δ in [0, 1) for the whole plan, which must fit.
     neighbors : {"add_remove", "replace_one"}
@@ -341,8 +341,8 @@ def planned(
     --------
     >>> class Sum:  # pure ε, as an accountant
     ...     total = 0.0
-    ...     def add(self, mechanism, times):
-    ...         self.total += mechanism * times
+    ...     def add(self, mechanism, *, steps):
+    ...         self.total += mechanism * steps
     ...     def epsilon(self, *, delta):
     ...         return self.total
     >>> plan = {"daily count": (0.125, 4), "histogram": (0.5, 1)}
@@ -355,15 +355,17 @@ def planned(
     relation, title = _validate.neighbors(neighbors), _text(name=name)
     if not (callable(getattr(accountant, "add", None)) and callable(getattr(accountant, "epsilon", None))):
         raise TypeError(f"accountant must have add and epsilon, got {_validate.shown(accountant)}")
+    if getattr(accountant, "neighbors", relation) != relation:
+        raise ValueError(f"accountant must be for neighbors={relation!r}, got {_validate.shown(accountant)}")
     counts: dict[str, Decimal] = {}
     for key, entry in releases.items():
         if not isinstance(key, str) or key in ("epsilon", "delta"):
             raise ValueError(f"releases must have texts as names, not epsilon or delta, got {_validate.shown(key)}")
         if not isinstance(entry, tuple) or len(entry) != 2:
-            raise TypeError(f"releases must map to pairs (mechanism, times), got {_validate.shown(entry)}")
+            raise TypeError(f"releases must map to pairs (mechanism, steps), got {_validate.shown(entry)}")
         counts[key] = Decimal(_validate.integer(**{f"releases[{key!r}]": entry[1]}))
     for key, (mechanism, _) in releases.items():
-        changed = accountant.add(mechanism, int(counts[key]))
+        changed = accountant.add(mechanism, steps=int(counts[key]))
         accountant = accountant if changed is None else changed
     cost = _validate.real("the cost of the plan", epsilon=accountant.epsilon(delta=down(at)))
     if not 0 <= cost < math.inf or Fraction(cost) > Fraction(limit):

@@ -189,7 +189,7 @@ AMOUNT, SMALL, TITLE = (1.0, "amount"), (1e-6, "small_amount"), ("residents", "t
 class Free:
     """An accountant to whom all is free."""
 
-    def add(self, mechanism: Any, times: int) -> None:
+    def add(self, mechanism: Any, *, steps: int) -> None:
         return None
 
     def epsilon(self, *, delta: float) -> float:

@@ -419,8 +419,8 @@ class PureSum:
     def __init__(self):
         self.total = Fraction(0)
 
-    def add(self, mechanism, times):
-        self.total += Fraction(mechanism) * times
+    def add(self, mechanism, *, steps):
+        self.total += Fraction(mechanism) * steps
 
     def epsilon(self, *, delta):
         return float(self.total)
@@ -430,8 +430,8 @@ class Immutable:
     def __init__(self, total=0.0):
         self.total = total
 
-    def add(self, mechanism, times):
-        return Immutable(self.total + mechanism * times)
+    def add(self, mechanism, *, steps):
+        return Immutable(self.total + mechanism * steps)
 
     def epsilon(self, *, delta):
         return self.total
@@ -477,9 +477,24 @@ def test_a_plan_must_fit():
     for bad in (None, 3, object()):
         with pytest.raises(TypeError, match="accountant must"):
             plan(accountant=bad)
+    wrong = PureSum()
+    wrong.neighbors = "replace_one"
+    with pytest.raises(ValueError, match="accountant must be for"):
+        plan(accountant=wrong)
     for bad in ([], {"count": 2}, {"count": (0.5,)}, {3: (0.5, 1)}, {"epsilon": (0.5, 1)}):
         with pytest.raises((TypeError, ValueError), match="releases must"):
             budget.planned(bad, accountant=PureSum(), epsilon=1, delta=0.0, **ONE)
+
+
+def test_a_plan_with_the_accountant_of_this_package():
+    accounting = pytest.importorskip("dpbook.accounting")
+    plan = {"daily count": (accounting.Gaussian(sigma=40.0), 30), "weekly count": (accounting.Gaussian(sigma=25.0), 4)}
+    account = accounting.Accountant(neighbors="add_remove")
+    limit = budget.planned(plan, accountant=account, epsilon=1, delta=1e-6, **ONE)
+    exact = gaussian.gaussian_epsilon(sigma=(30 / 40**2 + 4 / 25**2) ** -0.5, sensitivity=1.0, delta=1e-6)
+    assert exact * (1 - 1e-9) <= limit.epsilon(delta=1e-6) <= exact + 1e-3
+    with pytest.raises(ValueError, match="accountant must be for"):
+        budget.planned(plan, accountant=account, epsilon=1, delta=1e-6, neighbors="replace_one")
 
 
 # --- adaptive choice, enumerated exactly ------------------------------------------------------------------------------

@@ -180,7 +180,7 @@ def test_another_budget_is_refused(path, other):
 
 def test_every_kind_of_budget_comes_back(path):
     class Free:
-        def add(self, mechanism, times):
+        def add(self, mechanism, *, steps):
             return None
 
         def epsilon(self, *, delta):
