@@ -81,6 +81,8 @@ def _text(**parameter: Any) -> str:
     ((name, value),) = parameter.items()
     if not isinstance(value, str):
         raise TypeError(f"{name} must be a text, got {_validate.shown(value)} of type {type(value).__name__}")
+    if not value.isprintable():  # a line break could pass for another line of the history
+        raise ValueError(f"{name} must be printable, on one line, got {_validate.shown(value)}")
     return str(value)
 
 
@@ -359,7 +361,7 @@ def planned(
         raise ValueError(f"accountant must be for neighbors={relation!r}, got {_validate.shown(accountant)}")
     counts: dict[str, Decimal] = {}
     for key, entry in releases.items():
-        if not isinstance(key, str) or key in ("epsilon", "delta"):
+        if not isinstance(key, str) or not key.isprintable() or key in ("epsilon", "delta"):
             raise ValueError(f"releases must have texts as names, not epsilon or delta, got {_validate.shown(key)}")
         if not isinstance(entry, tuple) or len(entry) != 2:
             raise TypeError(f"releases must map to pairs (mechanism, steps), got {_validate.shown(entry)}")

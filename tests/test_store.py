@@ -211,6 +211,13 @@ def test_a_locked_file(path):
     holder.execute("BEGIN EXCLUSIVE")
     with pytest.raises(LedgerLockedError):
         _ = ledger.remaining
+    holder.execute("ROLLBACK")
+    reading = holder.execute("SELECT * FROM sqlite_schema")  # a reader that does not finish: the commit itself fails
+    reading.fetchone()
+    with pytest.raises(LedgerLockedError):
+        ledger.spend(epsilon=0.1, label="query")
+    assert ledger.spent["epsilon"] == 0
+    reading.close()
     holder.close()
     ledger.spend(epsilon=0.1, label="query")
     assert len(ledger.history) == 1
