@@ -1,14 +1,24 @@
 """dpbook: differential privacy whose every line is explained in the book.
 
-Exact noise (`dpbook.noise`), sensitivity and clipping (`dpbook.sensitivity`), the Laplace and Gaussian mechanisms
-(`dpbook.laplace`, `dpbook.gaussian`), what many releases cost together (`dpbook.composition` and `dpbook.accounting`,
-which rests on `dpbook.rdp`, `dpbook.privacy_loss` and `dpbook.loss_grid`), what ε means (`dpbook.risk`), choosing
-parameters (`dpbook.tuning`), synthetic data (`dpbook.datasets`) and pictures (`dpbook.plots`, which needs matplotlib
-and is imported only when asked for).
+- `dpbook.noise`: exact noise
+- `dpbook.sensitivity`: sensitivity and clipping
+- `dpbook.laplace`: the Laplace mechanism
+- `dpbook.gaussian`: the Gaussian mechanism
+- `dpbook.composition`: what a few releases cost together
+- `dpbook.accounting`: what many cost, with certified bounds
+- `dpbook.rdp`: Rényi DP
+- `dpbook.privacy_loss`: the privacy-loss distribution
+- `dpbook.loss_grid`: its grids
+- `dpbook.risk`: what ε means
+- `dpbook.tuning`: choosing parameters
+- `dpbook.budget`: a ledger in front of the data
+- `dpbook.datasets`: synthetic data
+- `dpbook.plots`: pictures; needs matplotlib and is imported only when asked for
 """
 
 from dpbook import (
     accounting,
+    budget,
     composition,
     datasets,
     gaussian,
@@ -28,6 +38,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "accounting",
+    "budget",
     "composition",
     "datasets",
     "discrete_laplace_mechanism",

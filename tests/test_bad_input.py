@@ -21,9 +21,9 @@ import pandas as pd
 import pytest
 
 import dpbook
-from dpbook import accounting, composition, datasets, gaussian, laplace, noise, rdp, risk, sensitivity, tuning
+from dpbook import sensitivity, tuning
 
-MODULES = (laplace, gaussian, noise, sensitivity, tuning, datasets, composition, rdp, risk, accounting)
+MODULES = tuple(value for name in dpbook.__all__ if inspect.ismodule(value := getattr(dpbook, name)))
 SECRET = 123454321.5  # a value that no message about data may repeat
 
 
@@ -119,6 +119,12 @@ ACCEPTED: dict[str, set[str]] = {
     "whole_or_none": ONE | {"none"},
     "whole_from_0": ONE | ZERO,
     "bounds": {"list12", "ints12", "floats12", "read_only", "object_array"},
+    "amount": ONE | HALF | ZERO | {"decimal"},
+    "small_amount": HALF | ZERO | {"decimal"},
+    "positive_small_amount": HALF | {"decimal"},
+    "text": {"str"},
+    "mapping": set(),
+    "accountant": set(),
     "choice": set(),
     "absent": {"none"},
     "rng": {"none"},
@@ -152,7 +158,19 @@ EITHER = {
     "rows": {"longdouble_array"},
 }
 DATA = {"true_float", "true_int", "where_int", "records", "rows", "identifiers"}
-TYPE_SHOWN = {"rng", "callable", "domain", "positives", "costs", "deltas", "candidates", "bounds", "public_records"}
+TYPE_SHOWN = {
+    "accountant",
+    "bounds",
+    "callable",
+    "candidates",
+    "costs",
+    "deltas",
+    "domain",
+    "mapping",
+    "positives",
+    "public_records",
+    "rng",
+}
 
 
 class Entry(NamedTuple):
@@ -174,6 +192,19 @@ ROWS, ONE_ROW = (None, "whole_or_none"), (1, "whole")
 ANALYTIC, CLASSIC, NO_DELTA = ("analytic", "choice"), ("classic", "choice"), (None, "absent")
 WHOLE = (1, "whole_from_0")
 NON, FROM_0, STEPS = (1.0, "non_negative"), (1e-5, "half_open_unit"), (3, "whole")
+AMOUNT, SMALL, TITLE = (1.0, "amount"), (1e-6, "small_amount"), ("residents", "text")
+
+
+class Free:
+    """An accountant to whom all is free."""
+
+    def add(self, mechanism: Any, *, steps: int) -> None:
+        return None
+
+    def epsilon(self, *, delta: float) -> float:
+        return 0.0
+
+
 TABLE = [
     entry("laplace.laplace_mechanism", true_value=FLOAT, epsilon=EPS, sensitivity=SENS, rng=RNG),
     entry("laplace.laplace_mechanism", true_value=FLOAT, epsilon=EPS, sensitivity=(0.0, "non_negative"), rng=RNG),
@@ -370,6 +401,25 @@ TABLE = [
     ),
     entry("accounting.calibrate_sigma", target_epsilon=EPS, delta=DELTA, sensitivity=EPS, steps=STEPS),
     entry("accounting.calibrate_scale", target_epsilon=EPS, delta=FROM_0, sensitivity=EPS, steps=STEPS),
+    entry("budget.basic", epsilon=AMOUNT, delta=SMALL, neighbors=RELATION, name=TITLE),
+    entry("budget.zcdp", rho=AMOUNT, epsilon=NO_DELTA, delta=NO_DELTA, neighbors=RELATION, name=TITLE),
+    entry(
+        "budget.zcdp",
+        rho=NO_DELTA,
+        epsilon=AMOUNT,
+        delta=(1e-6, "positive_small_amount"),
+        neighbors=RELATION,
+        name=TITLE,
+    ),
+    entry(
+        "budget.planned",
+        releases=({"count": (None, 2)}, "mapping"),
+        accountant=(Free(), "accountant"),
+        epsilon=AMOUNT,
+        delta=SMALL,
+        neighbors=RELATION,
+        name=TITLE,
+    ),
     entry("datasets.residents", n=(5, "whole"), seed=(1, "whole_from_0")),
     entry("datasets.clinic_rows", n=(5, "whole"), clinics=(2, "whole"), seed=(1, "whole_from_0")),
 ]
