@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dpbook import _validate, noise
+from dpbook._exact import precise, round_up
 from dpbook._validate import ADD_REMOVE, REPLACE_ONE, FloatArray, IntArray
 from dpbook.laplace import laplace_scale
-from dpbook.sensitivity import float_chunks
+from dpbook.sensitivity import _float_chunks
 
 LATTICE_BITS = 20  # noisy comparisons are made in steps of 2**-21 to 2**-20 of the sensitivity
 LARGEST_LATTICE = 2**61
@@ -553,7 +554,8 @@ def _quantile(q: Any) -> int:
     value = _validate.real("a number from 0 to 1", q=q)
     if not 0.0 <= value <= 1.0:
         raise ValueError(f"q must be a number from 0 to 1, got {_validate.shown(q)}")
-    return round(value * 2**RANK_BITS)
+    part: int = round(value * 2**RANK_BITS)
+    return part
 
 
 def exponential_quantile(
@@ -643,7 +645,7 @@ def _places(column: npt.NDArray[Any], step: float, first: int, last: int, bounds
     middle = min(max(round((bounds[0] + (bounds[1] - bounds[0]) / 2) / step), first), last)
     start = 0
     with np.errstate(all="ignore"):
-        for x in float_chunks(column):
+        for x in _float_chunks(column):
             out = places[start : start + len(x)]
             np.divide(x, step, out=x)
             np.rint(x, out=x)
@@ -714,3 +716,272 @@ def _draw_run(
     starts, lengths = starts[listed], (ends - starts)[listed]
     i = noise._pick(-miss[listed], lengths, scale, uniform, unlisted)
     return None if i is None else (int(starts[i]), int(lengths[i]))
+
+
+# --- answers and keys ------------------------------------------------------------------------------------------------
+
+
+def _response_words(epsilon: float, k: int) -> tuple[int, int]:
+    """Return t and u with ``t + (k - 1) u = 2**64`` and ``t <= exp(ε) u``: of 2**64 words, t tell the truth."""
+    mp = precise()
+    mp.prec = 256
+    bound = mp.mpf(WORD) / (mp.exp(min(epsilon, 100.0)) + k - 1)
+    other = min(int(mp.ceil(bound * (1 + mp.mpf(2) ** -200))), WORD // k)
+    return WORD - (k - 1) * other, other
+
+
+def response_probabilities(*, epsilon: float, categories: int) -> tuple[float, float]:
+    """Return the probabilities of the true answer and of each other one in `randomized_response`.
+
+    They are whole numbers of 2**-64, with ratio at most exp(ε): the largest such, which is ``exp(ε) / (exp(ε) + k - 1)``
+    and ``1 / (exp(ε) + k - 1)`` but for the rounding. Beyond ε = 44 they stay as they are there.
+
+    Parameters
+    ----------
+    epsilon : float
+        Privacy parameter ε > 0 of one answer.
+    categories : int
+        How many answers there are, k ≥ 2.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When a parameter breaks its rule.
+
+    References
+    ----------
+    Warner (1965); Kairouz, Bonawitz, Ramage (2016), Sec. 3.
+
+    Examples
+    --------
+    >>> tuple(round(p, 6) for p in response_probabilities(epsilon=0.5, categories=2))
+    (0.622459, 0.377541)
+    """
+    eps, k = _validate.positive(epsilon=epsilon), _validate.integer(2, categories=categories)
+    if k > 2**32:
+        raise ValueError(f"categories must be at most 2**32, got {categories!r}")
+    true, other = _response_words(eps, k)
+    return true / WORD, other / WORD
+
+
+def randomized_response(
+    values: Any, *, categories: Any, epsilon: float, rng: np.random.Generator | None = None
+) -> list[Any]:
+    """Return each record, or another category instead, drawn so that one answer is ε-DP for its person (local DP).
+
+    Nobody has to be trusted with the true answers: each person's device can do this before it sends. Whatever the two
+    true answers that are compared, the probability of an answer differs by at most the factor exp(ε), exactly.
+    `queries.response_shares` estimates the shares.
+
+    Parameters
+    ----------
+    values : array_like
+        One-dimensional, one true answer a person. One that is none of the categories counts as the first of them, so
+        that everybody answers. Left untouched.
+    categories : list or tuple
+        The public, distinct answers, at least two.
+    epsilon : float
+        Privacy parameter ε > 0 of each answer. A person who answers m questions, or the same one anew, has spent m ε.
+    rng : numpy.random.Generator, optional
+        None (the default) draws from the operating system's entropy. Seeded answers are NOT private.
+
+    Returns
+    -------
+    list
+        One of the categories for each record.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When a parameter breaks its rule, before data is touched; or the values are no one-dimensional column.
+
+    Notes
+    -----
+    One 64-bit word decides an answer: below t it is the truth, and above it the word's quotient by u names the other
+    answer, with ``t + (k - 1) u = 2**64``. So the probabilities are exactly those of `response_probabilities`.
+
+    References
+    ----------
+    Warner (1965), Randomized response; Kairouz, Oh, Viswanath (2016), Extremal mechanisms for local differential
+    privacy, for k answers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)  # seeded: not private
+    >>> randomized_response(["yes", "no", "no"], categories=["yes", "no"], epsilon=1.0, rng=rng)
+    ['yes', 'no', 'no']
+    """
+    eps = _validate.positive(epsilon=epsilon)
+    table = _validate.categories(2, categories=categories)
+    _validate.generator(rng)
+    true, other = _response_words(eps, len(table))
+    own = np.maximum(_validate.codes(table, values=values), 0)
+    words = noise.uniform_words(len(own), rng=rng)
+    with np.errstate(over="ignore"):  # where the word is below t, what follows is not used
+        skip = ((words - np.uint64(true % WORD)) // np.uint64(other)).astype(np.int64) + 1
+    answer = np.where(words < np.uint64(min(true, WORD - 1)), own, (own + skip) % len(table))
+    keys = list(table)
+    return [keys[i] for i in answer.tolist()]
+
+
+def keep_probabilities(*, count: int, epsilon: float, delta: float) -> list[float]:
+    """Return the probabilities with which `private_keys` shows a key that 0, 1, …, `count` people have.
+
+    They are the largest that (ε, δ)-DP allows when one person adds one key, rounded down to whole numbers of 2**-64.
+
+    Parameters
+    ----------
+    count : int
+        The largest number of people to answer for, up to 10**7.
+    epsilon : float
+        Privacy parameter ε > 0, of one key of one person.
+    delta : float
+        Privacy parameter δ from 2**-60 to below 1, of one key of one person.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When a parameter breaks its rule.
+
+    References
+    ----------
+    Desfontaines, Voss, Gipson, Mandayam (2022), Differentially private partition selection, Thm. 1.
+
+    Examples
+    --------
+    >>> import math
+    >>> [round(p, 6) for p in keep_probabilities(count=5, epsilon=math.log(2), delta=0.1)]
+    [0.0, 0.1, 0.3, 0.7, 0.9, 1.0]
+    """
+    most = _validate.integer(0, count=count)
+    if most > 10**7:
+        raise ValueError(f"count must be at most 10**7, got {count!r}")
+    eps, d = _validate.positive(epsilon=epsilon), _key_delta(delta)
+    words = _keep_words(eps, Fraction(d), most)
+    return [word / WORD for word in words] + [1.0] * (most + 1 - len(words))
+
+
+def _key_delta(delta: Any) -> float:
+    d = _validate.open_unit(delta=delta)
+    if d < 2.0**-60:
+        raise ValueError(f"delta must be at least 2**-60, got {delta!r}")
+    return d
+
+
+def _keep_words(epsilon: float, delta: Fraction, most: int) -> list[int]:
+    """Return p(0), p(1), … in units of 2**-64, up to p = 1 or to `most`: the recurrence with all rounding downwards.
+
+    Both conditions of (ε, δ)-DP hold for the rounded numbers themselves:
+    ``p(n+1) <= exp(ε) p(n) + δ`` and ``1 - p(n) <= exp(ε) (1 - p(n+1)) + δ``.
+    """
+    mp = precise()
+    mp.prec = 512
+    grow = int(mp.floor(mp.exp(min(epsilon, 100.0)) * 2**128 * (1 - mp.mpf(2) ** -300)))
+    shrink = int(mp.ceil(mp.exp(-min(epsilon, 100.0)) * 2**128 * (1 + mp.mpf(2) ** -300)))
+    step = math.floor(delta * WORD)
+    words = [0]
+    while len(words) <= most and words[-1] < WORD:
+        p = words[-1]
+        rest = -(-shrink * max(WORD - p - step, 0) >> 128)  # rounded up
+        words.append(max(min((grow * p >> 128) + step, WORD - rest, WORD), p))
+    return words
+
+
+def private_keys(
+    keys: Any,
+    *,
+    epsilon: float,
+    delta: float,
+    neighbors: str,
+    person: Any = None,
+    max_groups: int | None = None,
+    rng: np.random.Generator | None = None,
+) -> list[Any]:
+    """Return which keys occur, with (ε, δ)-DP under the stated relation: rare ones are left out at random.
+
+    For keys that are not public: search terms, place names. A key is shown with the largest probability that its number
+    of people allows (`keep_probabilities`), and one that nobody has is never shown.
+
+    Parameters
+    ----------
+    keys : array_like
+        One-dimensional: a key for each row. Rows without a key (None, NaN) are left out. Left untouched.
+    epsilon, delta : float
+        Privacy parameters of the whole list: ε > 0, and δ in (0, 1).
+    neighbors : {"add_remove", "replace_one"}
+        The neighbour relation of the guarantee. Replacing is removing and adding: each is given ε/2.
+    person, max_groups : array_like and int, optional
+        Who each row is from, and the most different keys to keep of one person: the first in that person's own order.
+        None: every row is another person.
+    rng : numpy.random.Generator, optional
+        None (the default) draws from the operating system's entropy. A seeded list is NOT private.
+
+    Returns
+    -------
+    list
+        The keys, sorted, so that their order tells nothing.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When a parameter breaks its rule, before data is touched; or `keys` is no one-dimensional column.
+
+    References
+    ----------
+    Desfontaines, Voss, Gipson, Mandayam (2022), Differentially private partition selection, Thm. 1; for k keys a person
+    each gets ε/k and ``1 - (1 - δ)**(1/k)``, by basic composition and independence.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)  # seeded: not private
+    >>> words = ["flu"] * 500 + ["a name"] + ["cold"] * 300
+    >>> private_keys(words, epsilon=1.0, delta=1e-6, neighbors="add_remove", rng=rng)
+    ['cold', 'flu']
+    """
+    eps, d = _validate.positive(epsilon=epsilon), _key_delta(delta)
+    relation = _validate.neighbors(neighbors)
+    most = None if max_groups is None else _validate.integer(max_groups=max_groups)
+    if (most is None) != (person is None):
+        raise ValueError(
+            "max_groups and person must be given together: the most keys of one person, and who each row is from; got "
+            f"max_groups={_validate.shown(max_groups)}"
+        )
+    _validate.generator(rng)
+    mp = precise()
+    mp.prec = 200
+    exact = mp.mpf(d)
+    if relation == REPLACE_ONE:  # group privacy for two steps: 2 ε', δ' (1 + exp(ε'))
+        eps = eps / 2
+        exact = exact / (1 + mp.exp(eps))
+    groups = most or 1
+    each = math.nextafter(eps / groups, 0.0) if groups > 1 else eps
+    part = -mp.expm1(mp.log1p(-exact) / groups) * (1 - mp.mpf(2) ** -100)
+    counts = _people(keys, person, groups)
+    table = _keep_words(each, Fraction(int(mp.floor(part * WORD)), WORD), max(counts.values(), default=0))
+    ordered = _sorted(counts)
+    words = noise.uniform_words(len(ordered), rng=rng)
+    shown = [int(word) < table[min(counts[key], len(table) - 1)] for key, word in zip(ordered, words, strict=True)]
+    return [key for key, is_shown in zip(ordered, shown, strict=True) if is_shown]
+
+
+def _people(keys: Any, person: Any, groups: int) -> dict[Any, int]:
+    """Return how many people have each key, when only the first `groups` different keys of a person count."""
+    column = _validate.identifiers(keys=keys)
+    people = range(len(column)) if person is None else _validate.identifiers(person=person)
+    if len(people) != len(column):
+        raise ValueError("person must have one id for each record of keys")
+    seen: dict[Any, set[Any]] = {}
+    counts: dict[Any, int] = {}
+    for who, key in zip(people, column, strict=True):
+        own = seen.setdefault(who, set())
+        if key is not None and key not in own and len(own) < groups:
+            own.add(key)
+            counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def _sorted(keys: Any) -> list[Any]:
+    """Return the keys in an order that depends on them alone."""
+    return sorted(keys, key=lambda key: (type(key).__name__, key if isinstance(key, (int, float, str)) else repr(key)))

@@ -418,26 +418,27 @@ def clipped_sum(values: Any, *, bounds: tuple[float, float]) -> float:
     middle = min(max(round((lower + (upper - lower) / 2) / step), low), high)
     total = 0
     with np.errstate(all="ignore"):
-        for x in float_chunks(column):
+        for x in _float_chunks(column):
             if step < SMALLEST_BOUND:  # its inverse may be infinite
                 np.divide(x, step, out=x)
             else:
                 np.multiply(x, 1.0 / step, out=x)
-            total += whole_sum(x, low, high, middle)
+            total += _whole_sum(x, low, high, middle)
     return total * step
 
 
-def float_chunks(column: npt.NDArray[Any]) -> Iterator[FloatArray]:
+def _float_chunks(column: npt.NDArray[Any], chunk: int | None = None) -> Iterator[FloatArray]:
     """Yield the column in pieces of float64, in one buffer that may be written to."""
-    buffer = np.empty(min(len(column), CHUNK))
-    for start in range(0, len(column), CHUNK):
-        piece = column[start : start + CHUNK]
+    size = CHUNK if chunk is None else chunk
+    buffer = np.empty(min(len(column), size))
+    for start in range(0, len(column), size):
+        piece = column[start : start + size]
         x = buffer[: len(piece)]
         np.copyto(x, piece, casting="unsafe")
         yield x
 
 
-def whole_sum(x: FloatArray, low: int, high: int, middle: int) -> int:
+def _whole_sum(x: FloatArray, low: int, high: int, middle: int) -> int:
     """Round a chunk to whole numbers from `low` to `high` in place, NaN to `middle`, and return the exact sum.
 
     Exact and independent of the order: all partial sums are whole numbers below ``CHUNK * 2**24 = 2**39``.
@@ -445,7 +446,7 @@ def whole_sum(x: FloatArray, low: int, high: int, middle: int) -> int:
     np.rint(x, out=x)
     np.clip(x, low, high, out=x)
     total = float(np.add.reduce(x))
-    if total != total:
+    if math.isnan(total):
         x[np.isnan(x)] = middle
         total = float(np.add.reduce(x))
     return int(total)
