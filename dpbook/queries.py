@@ -198,8 +198,8 @@ def _ask(epsilon: Any, delta: Any, neighbors: Any, alpha: Any, person: Any, max_
     rows = None if max_contributions is None else _validate.integer(max_contributions=max_contributions)
     if (rows is None) != (person is None):
         raise ValueError(
-            "max_contributions and person must be given together: the most rows of one person, and who each row is from; "
-            f"got max_contributions={_validate.shown(max_contributions)}"
+            "max_contributions and person must be given together: the most rows of one person, and who each row is "
+            f"from; got max_contributions={_validate.shown(max_contributions)}"
         )
     _validate.generator(rng)
     return _Ask(eps, d, relation, level, rows, rng)
@@ -320,7 +320,7 @@ def _condition(where: Any, length: int) -> npt.NDArray[np.bool_]:
     if column.dtype.kind == "b":
         return column
     with np.errstate(invalid="ignore"):
-        return np.nan_to_num(column.astype(np.float64), nan=0.0) != 0
+        return np.asarray(np.nan_to_num(column.astype(np.float64), nan=0.0) != 0)
 
 
 def _noisy_counts(counts: IntArray, ask: _Ask, scale: float) -> tuple[Any, tuple[Any, Any], str]:
@@ -463,8 +463,8 @@ def private_mean(
 
     Notes
     -----
-    For private n let ``A = Σ (x - L)`` and ``B = Σ (U - x)``. A person adds ``x - L`` to one and ``U - x`` to the other:
-    together always U - L, which is thus the L1 sensitivity of the pair under add/remove. So both get Laplace noise of
+    For private n let ``A = Σ (x - L)`` and ``B = Σ (U - x)``. A person adds ``x - L`` to one and ``U - x`` to the
+    other: together always U - L, which is thus the L1 sensitivity of the pair under add/remove. So both get Laplace noise of
     scale ``(U - L) / ε``, where a sum and a count, released apart, would have to share ε. Then ``mean = L + (U - L) A /
     (A + B)``, ``count = (A + B) / (U - L)`` and ``sum = (U A + L B) / (U - L)``. The interval is exact: it holds all m
     for which ``(1 - m) A - m B``, which is noise alone at the true m, lies within that noise's quantile (Fieller).
@@ -681,8 +681,8 @@ def private_variance(
 
     Notes
     -----
-    With x scaled to [0, 1], the three numbers are the sums of ``(1 - x)²``, ``2 x (1 - x)`` and ``x²``. They add up to 1
-    for every record, which is thus their joint L1 sensitivity under add/remove, and
+    With x scaled to [0, 1], the three numbers are the sums of ``(1 - x)²``, ``2 x (1 - x)`` and ``x²``. They add up to
+    1 for every record, which is thus their joint L1 sensitivity under add/remove, and
     ``variance = (B0 B2 - B1² / 4) / (B0 + B1 + B2)²``.
 
     References
@@ -703,7 +703,7 @@ def private_variance(
     degrees = _degrees(ddof, people)
     unit = ((upper - lower) / SQUARE_LEVELS) ** 2
     if people is not None:
-        change, shift, scale, factor = _product_plan(people, degrees, ask)
+        shift, scale, factor = _product_plan(people, degrees, ask)
         column = _of_length(_column(values, person, ask), people, "values")
         first, second = _moments(column, lower, upper)
         noisy = ask.add(float((people * second - first**2) >> shift), scale)
@@ -745,8 +745,8 @@ def _degrees(ddof: Any, people: int | None) -> int:
     return degrees
 
 
-def _product_plan(people: int, degrees: int, ask: _Ask) -> tuple[int, int, float, float]:
-    """Return the sensitivity of ``n Σxy - Σx Σy``, how many binary digits of it to cut off, the scale, and the unit.
+def _product_plan(people: int, degrees: int, ask: _Ask) -> tuple[int, float, float]:
+    """Return how many binary digits of ``n Σxy - Σx Σy`` to cut off, the scale of the noise, and the unit.
 
     ``n Σxy - Σx Σy`` is a sum over the pairs of people, of which n - 1 change, each by at most SQUARE_LEVELS². Cutting
     off digits keeps it exact in float64 and adds at most 1 to the sensitivity.
@@ -754,7 +754,7 @@ def _product_plan(people: int, degrees: int, ask: _Ask) -> tuple[int, int, float
     change = (people - 1) * SQUARE_LEVELS**2
     shift = max(change.bit_length() - 1 - PRODUCT_BITS, 0)
     scale = ask.size(float((change >> shift) + 1)) if change else 0.0
-    return change, shift, scale, 2.0**shift / people / (people - degrees)
+    return shift, scale, 2.0**shift / people / (people - degrees)
 
 
 def _of_length(column: npt.NDArray[Any], people: int, name: str) -> npt.NDArray[Any]:
@@ -944,9 +944,9 @@ def private_covariance(
 
     Notes
     -----
-    The covariance is the sum of ``(x_i - x_j) (y_i - y_j)`` over the pairs of people, over n². With all scaled to [0, 1]
-    and the other person at (a, b), such a product is largest and least at a corner, and the two differ by at most 1; so
-    each of the n - 1 pairs that change does so by at most ``(U1 - L1) (U2 - L2)``.
+    The covariance is the sum of ``(x_i - x_j) (y_i - y_j)`` over the pairs of people, over n². With all scaled to
+    [0, 1] and the other person at (a, b), such a product is largest and least at a corner, and the two differ by at
+    most 1; so each of the n - 1 pairs that change does so by at most ``(U1 - L1) (U2 - L2)``.
 
     References
     ----------
@@ -969,7 +969,7 @@ def private_covariance(
     _public_n(people, ask, "covariance")
     degrees = _degrees(ddof, people)
     unit = (upper - lower) / SQUARE_LEVELS * ((upper2 - lower2) / SQUARE_LEVELS)
-    change, shift, scale, factor = _product_plan(people, degrees, ask)
+    shift, scale, factor = _product_plan(people, degrees, ask)
     x = _of_length(_validate.column(first=first), people, "first")
     y = _of_length(_validate.column(second=second), people, "second")
     sums = [0, 0, 0]
@@ -1050,9 +1050,8 @@ def private_histogram(
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)  # seeded: not private
-    >>> private_histogram(
-    ...     ["bus", "car", "car", "foot"] * 50, categories=["bus", "car", "tram"], epsilon=1, neighbors="add_remove", rng=rng
-    ... )
+    >>> ways = ["bus", "car", "car", "foot"] * 50
+    >>> private_histogram(ways, categories=["bus", "car", "tram"], epsilon=1, neighbors="add_remove", rng=rng)
     histogram, each with its 95 % noise interval; epsilon=1, neighbors='add_remove', discrete_laplace
       'bus': 49  (46 to 52)
       'car': 100  (97 to 103)
@@ -1167,7 +1166,8 @@ def private_quantiles(
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)  # seeded: not private
     >>> ages = np.arange(18, 91).repeat(20)
-    >>> private_quantiles(ages, q=[0.25, 0.75], bounds=(0, 120), step=1, epsilon=1, neighbors="add_remove", rng=rng).value
+    >>> ask = {"bounds": (0, 120), "step": 1, "epsilon": 1, "neighbors": "add_remove"}
+    >>> private_quantiles(ages, q=[0.25, 0.75], **ask, rng=rng).value
     array([36., 72.])
     """
     ask = _ask(epsilon, None, neighbors, alpha, person, max_contributions, rng)
@@ -1302,7 +1302,7 @@ def private_bounds(
     neighbors : {"add_remove", "replace_one"}
         The neighbour relation of the guarantee.
     magnitudes : tuple of float
-        Public: the smallest size that is told from 0, and the largest that is possible. (1, 1e9) suits amounts of money.
+        Public: the smallest size that is told from 0, and the largest that is possible: (1, 1e9) for money.
     failure_prob : float, optional
         With this probability at most, noise alone makes some empty bin count.
     person, max_contributions : array_like and int, optional

@@ -733,8 +733,7 @@ def _response_words(epsilon: float, k: int) -> tuple[int, int]:
 def response_probabilities(*, epsilon: float, categories: int) -> tuple[float, float]:
     """Return the probabilities of the true answer and of each other one in `randomized_response`.
 
-    They are whole numbers of 2**-64, with ratio at most exp(ε): the largest such, which is ``exp(ε) / (exp(ε) + k - 1)``
-    and ``1 / (exp(ε) + k - 1)`` but for the rounding. Beyond ε = 44 they stay as they are there.
+    They are whole numbers of 2**-64 with a ratio of at most exp(ε), the best such: ``exp(ε) / (exp(ε) + k - 1)`` and ``1 / (exp(ε) + k - 1)`` but for the rounding. Beyond ε = 44 they stay as they are there.
 
     Parameters
     ----------
@@ -819,8 +818,8 @@ def randomized_response(
     own = np.maximum(_validate.codes(table, values=values), 0)
     words = noise.uniform_words(len(own), rng=rng)
     with np.errstate(over="ignore"):  # where the word is below t, what follows is not used
-        skip = ((words - np.uint64(true % WORD)) // np.uint64(other)).astype(np.int64) + 1
-    answer = np.where(words < np.uint64(min(true, WORD - 1)), own, (own + skip) % len(table))
+        skip = ((words - np.uint64(true)) // np.uint64(other)).astype(np.int64) + 1
+    answer = np.where(words < np.uint64(true), own, (own + skip) % len(table))
     keys = list(table)
     return [keys[i] for i in answer.tolist()]
 
