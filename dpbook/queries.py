@@ -44,7 +44,7 @@ from dpbook.sensitivity import (
 
 LEVELS = 2**24  # of a mean: a record is a whole number of 2**-24 of the width of the bounds
 SQUARE_LEVELS = 2**20  # of a variance
-SQUARE_CHUNK = 2**12  # so that a chunk's sum of squares stays below 2**53
+SQUARE_CHUNK = 2**13  # so that a chunk's sum of squares is at most 2**53
 PRODUCT_BITS = 24  # sums of products are cut to whole numbers with a sensitivity of about 2**24
 LARGEST_COUNT = 2**29  # records: beyond, a sum of levels would leave the exact part of float64
 
@@ -464,8 +464,8 @@ def private_mean(
     Notes
     -----
     For private n let ``A = Σ (x - L)`` and ``B = Σ (U - x)``. A person adds ``x - L`` to one and ``U - x`` to the
-    other: together always U - L, which is thus the L1 sensitivity of the pair under add/remove. So both get Laplace noise of
-    scale ``(U - L) / ε``, where a sum and a count, released apart, would have to share ε. Then ``mean = L + (U - L) A /
+    other: together always U - L, which is thus the L1 sensitivity of the pair under add/remove. So both get Laplace
+    noise of scale ``(U - L) / ε``, where a sum and a count, released apart, would have to share ε. Then ``mean = L + (U - L) A /
     (A + B)``, ``count = (A + B) / (U - L)`` and ``sum = (U A + L B) / (U - L)``. The interval is exact: it holds all m
     for which ``(1 - m) A - m B``, which is noise alone at the true m, lies within that noise's quantile (Fieller).
 
@@ -552,11 +552,7 @@ def _levels(
     column: npt.NDArray[Any], lower: float, upper: float, levels: int, chunk: int | None = None
 ) -> Iterator[FloatArray]:
     per = levels / (upper - lower) if upper > lower else 0.0
-    for x in _float_chunks(column, chunk):
-        if lower:
-            np.subtract(x, lower, out=x)
-        np.multiply(x, per, out=x)
-        yield x
+    return _float_chunks(column, minus=lower, times=per, chunk=chunk)
 
 
 def _combined(
@@ -1072,12 +1068,27 @@ def private_histogram(
     if edges is not None:
         counts = _bin_counts(_column(values, person, ask), limits)
     else:
-        places = _validate.codes(table, values=values)
+        column = _entries(values)
         if person is not None:
-            places = places[_kept(person, len(places), ask)]
-        counts = np.bincount(places + 1, minlength=len(keys) + 1)[1:].astype(np.int64)
+            kept = _kept(person, len(column), ask)
+            plain = not isinstance(column, np.ndarray)
+            column = [x for x, keep in zip(column, kept, strict=True) if keep] if plain else column[kept]
+        counts = _category_counts(column, table)
     value, interval, kind = _noisy_counts(counts, ask, scale)
     return ask.release("histogram", value, interval, scale, mechanism=kind, keys=keys)
+
+
+def _category_counts(column: Any, table: dict[Any, int]) -> IntArray:
+    whole = isinstance(column, np.ndarray) and column.dtype.kind in "iu"
+    if whole and all(type(key) is int and abs(key) < 2**31 for key in table) and max(table) - min(table) < 2**16:
+        least, most = min(table), max(table)
+        counts = np.zeros(most - least + 3, dtype=np.int64)
+        for start in range(0, len(column), 2**15):  # what lies beyond is counted at both ends, and left out
+            near = np.clip(column[start : start + 2**15].astype(np.float64), least - 1, most + 1)
+            counts += np.bincount((near - (least - 1)).astype(np.int64), minlength=len(counts))
+        return counts[np.array(list(table)) - (least - 1)]
+    places = _validate.codes(table, values=column)
+    return np.bincount(places + 1, minlength=len(table) + 1)[1:].astype(np.int64)
 
 
 def _edges(edges: Any) -> FloatArray:

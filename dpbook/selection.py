@@ -733,7 +733,9 @@ def _response_words(epsilon: float, k: int) -> tuple[int, int]:
 def response_probabilities(*, epsilon: float, categories: int) -> tuple[float, float]:
     """Return the probabilities of the true answer and of each other one in `randomized_response`.
 
-    They are whole numbers of 2**-64 with a ratio of at most exp(ε), the best such: ``exp(ε) / (exp(ε) + k - 1)`` and ``1 / (exp(ε) + k - 1)`` but for the rounding. Beyond ε = 44 they stay as they are there.
+    They are whole numbers of 2**-64 with a ratio of at most exp(ε), the best such:
+    ``exp(ε) / (exp(ε) + k - 1)`` and ``1 / (exp(ε) + k - 1)`` but for the rounding. Beyond ε = 44 they stay as they are
+    there.
 
     Parameters
     ----------

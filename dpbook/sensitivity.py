@@ -418,23 +418,34 @@ def clipped_sum(values: Any, *, bounds: tuple[float, float]) -> float:
     middle = min(max(round((lower + (upper - lower) / 2) / step), low), high)
     total = 0
     with np.errstate(all="ignore"):
-        for x in _float_chunks(column):
-            if step < SMALLEST_BOUND:  # its inverse may be infinite
-                np.divide(x, step, out=x)
-            else:
-                np.multiply(x, 1.0 / step, out=x)
+        if step < SMALLEST_BOUND:  # its inverse may be infinite
+            column = column / np.float64(step)
+            step_inverse = 1.0
+        else:
+            step_inverse = 1.0 / step
+        for x in _float_chunks(column, times=step_inverse):
             total += _whole_sum(x, low, high, middle)
     return total * step
 
 
-def _float_chunks(column: npt.NDArray[Any], chunk: int | None = None) -> Iterator[FloatArray]:
-    """Yield the column in pieces of float64, in one buffer that may be written to."""
+def _float_chunks(
+    column: npt.NDArray[Any], *, minus: float = 0.0, times: float = 1.0, chunk: int | None = None
+) -> Iterator[FloatArray]:
+    """Yield ``(column - minus) * times`` in pieces of float64, in one buffer that may be written to."""
     size = CHUNK if chunk is None else chunk
     buffer = np.empty(min(len(column), size))
+    plain = column.dtype == np.float64
     for start in range(0, len(column), size):
         piece = column[start : start + size]
         x = buffer[: len(piece)]
-        np.copyto(x, piece, casting="unsafe")
+        if not plain:
+            np.copyto(x, piece, casting="unsafe")
+            piece = x
+        if minus:
+            np.subtract(piece, minus, out=x)
+            np.multiply(x, times, out=x)
+        else:
+            np.multiply(piece, times, out=x)
         yield x
 
 
