@@ -219,7 +219,7 @@ def _kept(person: Any, length: int, ask: _Ask) -> npt.NDArray[np.bool_]:
     assert ask.max_rows is not None
     mask = keep_rows(person, max_rows=ask.max_rows)
     if len(mask) != length:
-        raise ValueError("person must have one id for each record of values")
+        raise ValueError("values and person must have the same length")
     return mask
 
 
@@ -316,7 +316,7 @@ def _entries(values: Any) -> Any:
 def _condition(where: Any, length: int) -> npt.NDArray[np.bool_]:
     column = _validate.column(where=where)
     if len(column) != length:
-        raise ValueError("where must have one entry for each record of values")
+        raise ValueError("values and where must have the same length")
     if column.dtype.kind == "b":
         return column
     with np.errstate(invalid="ignore"):
@@ -465,9 +465,10 @@ def private_mean(
     -----
     For private n let ``A = Σ (x - L)`` and ``B = Σ (U - x)``. A person adds ``x - L`` to one and ``U - x`` to the
     other: together always U - L, which is thus the L1 sensitivity of the pair under add/remove. So both get Laplace
-    noise of scale ``(U - L) / ε``, where a sum and a count, released apart, would have to share ε. Then ``mean = L + (U - L) A /
-    (A + B)``, ``count = (A + B) / (U - L)`` and ``sum = (U A + L B) / (U - L)``. The interval is exact: it holds all m
-    for which ``(1 - m) A - m B``, which is noise alone at the true m, lies within that noise's quantile (Fieller).
+    noise of scale ``(U - L) / ε``, where a sum and a count, released apart, would have to share ε. Then
+    ``mean = L + (U - L) A / (A + B)``, ``count = (A + B) / (U - L)`` and ``sum = (U A + L B) / (U - L)``. The interval
+    is exact: it holds all m for which ``(1 - m) A - m B``, which is noise alone at the true m, lies within that noise's
+    quantile (Fieller).
 
     References
     ----------
@@ -493,8 +494,8 @@ def private_mean(
     changes = 1 if people is not None or ask.neighbors == ADD_REMOVE else 2
     scale = ask.size(_pair_sensitivity(rows, changes, ask.norm))
     column = _column(values, person, ask)
-    if people is not None and len(column) != people:
-        raise ValueError(f"n must be the number of records, which is public under 'replace_one', got {n!r}")
+    if people is not None:
+        _of_length(column, people, "values")
     total = _level_sum(column, lower, upper)
     if people is not None:
         noisy, t = ask.add(float(total), scale), ask.error(scale)
@@ -584,6 +585,15 @@ def _two_noises(a: float, b: float, scale: float, ask: _Ask) -> float:
     return scale * a * (high + 2.0**-19)  # with room for the rounding of both to the grid
 
 
+def _passes(x: float, a: float, b: float, scale: float, ask: _Ask) -> bool:
+    """Return whether x is above `_two_noises` of the same arguments, without solving for that."""
+    if ask.delta is not None:
+        return x > ask.error(scale * math.hypot(a, b))
+    a, b = max(a, b), min(a, b)
+    t = x / (scale * a) - 2.0**-19
+    return t > 0.0 and _tail(t, b / a) < ask.alpha
+
+
 def _tail(t: float, ratio: float) -> float:
     """Return ``P(|X + ratio Y| > t)`` for independent Laplace variables of scale 1 and a ratio from 0 to 1."""
     if ratio < 1e-3:
@@ -603,7 +613,7 @@ def _share_interval(a: float, b: float, scale: float, ask: _Ask) -> tuple[float,
 
     def lowest(a: float, b: float) -> float:
         def below(m: float) -> bool:
-            return (1 - m) * a - m * b > _two_noises(1 - m, m, scale, ask)
+            return _passes((1 - m) * a - m * b, 1 - m, m, scale, ask)
 
         if not below(0.0):
             return 0.0
@@ -613,7 +623,7 @@ def _share_interval(a: float, b: float, scale: float, ask: _Ask) -> tuple[float,
             low, high = (m, high) if below(m) else (low, m)
         return low
 
-    if min(a, b) < -_two_noises(0.0, 1.0, scale, ask):
+    if _passes(-min(a, b), 0.0, 1.0, scale, ask):
         return 0.0, 1.0  # one of them is impossibly negative: no m fits, so none is ruled out
     low, high = lowest(a, b), 1.0 - lowest(b, a)
     return (low, high) if low <= high else (0.0, 1.0)
@@ -721,7 +731,7 @@ def private_variance(
     t = ask.error(scale, ask.alpha / 3) + 1.0
     b = np.maximum(noisy, 0.0).tolist()
     most = (upper - lower) ** 2
-    share = min(max((b[0] * b[2] - b[1] ** 2 / 4) / sum(b) ** 2, 0.0), 0.25) if sum(b) > 0 else 0.0
+    share = min(max(_variance_share(*b), 0.0), 0.25)
     low, high = _variance_box([max(x - t, 0.0) for x in noisy.tolist()], [max(x + t, 0.0) for x in noisy.tolist()])
     one = 2.0**PRODUCT_BITS
     total = float(noisy.sum()) / one
@@ -755,9 +765,7 @@ def _product_plan(people: int, degrees: int, ask: _Ask) -> tuple[int, float, flo
 
 def _of_length(column: npt.NDArray[Any], people: int, name: str) -> npt.NDArray[Any]:
     if len(column) != people:
-        raise ValueError(
-            f"n must be the number of records in {name}, which is public under 'replace_one', got {people!r}"
-        )
+        raise ValueError(f"{name} must have n records, as n is public under 'replace_one'; got n={people!r}")
     return column
 
 
@@ -781,6 +789,11 @@ def _moments(column: npt.NDArray[Any], lower: float, upper: float) -> tuple[int,
     return first, second
 
 
+def _variance_share(b0: float, b1: float, b2: float) -> float:
+    total = b0 + b1 + b2
+    return (b0 / total) * (b2 / total) - (b1 / total) ** 2 / 4 if total > 0 else 0.0
+
+
 def _variance_box(low: list[float], high: list[float]) -> tuple[float, float]:
     """Return bounds on ``(b0 b2 - b1² / 4) / (b0 + b1 + b2)²`` over a box of three numbers ≥ 0.
 
@@ -791,11 +804,7 @@ def _variance_box(low: list[float], high: list[float]) -> tuple[float, float]:
     if sum(low) == 0.0:
         return 0.0, 0.25
 
-    def share(b0: float, b1: float, b2: float) -> float:
-        total = b0 + b1 + b2
-        return (b0 / total) * (b2 / total) - (b1 / total) ** 2 / 4 if total > 0 else 0.0
-
-    least = min(share(b0, high[1], b2) for b0 in (low[0], high[0]) for b2 in (low[2], high[2]))
+    least = min(_variance_share(b0, high[1], b2) for b0 in (low[0], high[0]) for b2 in (low[2], high[2]))
     b1 = low[1]
     if b1 == 0.0 and max(low[0], low[2]) <= min(high[0], high[2]):
         return max(least, 0.0), 0.25
@@ -804,7 +813,7 @@ def _variance_box(low: list[float], high: list[float]) -> tuple[float, float]:
         for fixed in (low[i], high[i]):
             top = fixed + b1 + b1 * b1 / (2 * fixed) if fixed > 0 else math.inf
             for free in (low[j], high[j], min(max(top, low[j]), high[j])):
-                most = max(most, share(fixed, b1, free))
+                most = max(most, _variance_share(fixed, b1, free))
     return min(max(least, 0.0), 0.25), min(most, 0.25)
 
 
@@ -1086,7 +1095,7 @@ def _category_counts(column: Any, table: dict[Any, int]) -> IntArray:
         for start in range(0, len(column), 2**15):  # what lies beyond is counted at both ends, and left out
             near = np.clip(column[start : start + 2**15].astype(np.float64), least - 1, most + 1)
             counts += np.bincount((near - (least - 1)).astype(np.int64), minlength=len(counts))
-        return counts[np.array(list(table)) - (least - 1)]
+        return np.asarray(counts[np.array(list(table)) - (least - 1)])
     places = _validate.codes(table, values=column)
     return np.bincount(places + 1, minlength=len(table) + 1)[1:].astype(np.int64)
 
@@ -1415,6 +1424,8 @@ def response_shares(answers: Any, *, categories: Any, epsilon: float, alpha: flo
     eps, level = _validate.positive(epsilon=epsilon), _validate.open_unit(alpha=alpha)
     table = _validate.categories(2, categories=categories)
     truth, other = selection.response_probabilities(epsilon=eps, categories=len(table))
+    if not truth - other > 0.0:
+        raise ValueError(f"epsilon must be large enough for an answer to tell anything, got {epsilon!r}")
     places = _validate.codes(table, answers=answers)
     counts = np.bincount(places + 1, minlength=len(table) + 1)[1:].astype(np.float64)
     n = max(float(counts.sum()), 1.0)

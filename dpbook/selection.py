@@ -626,7 +626,7 @@ def exponential_quantile(
     eps = _validate.positive(epsilon=epsilon)
     scale = laplace_scale(epsilon=eps, sensitivity=math.ldexp(ranks, RANK_BITS + 1))
     if not 2.0**-900 <= scale <= 2.0**900:
-        raise ValueError(f"epsilon must leave the scale between 2**-900 and 2**900, got {epsilon!r}")
+        raise ValueError(f"epsilon must be such that the scale lies between 2**-900 and 2**900, got {epsilon!r}")
     _validate.generator(rng)
     column = _validate.column(values=values)
     if len(column) > LARGEST_COUNT:
@@ -972,7 +972,7 @@ def _people(keys: Any, person: Any, groups: int) -> dict[Any, int]:
     column = _validate.identifiers(keys=keys)
     people = range(len(column)) if person is None else _validate.identifiers(person=person)
     if len(people) != len(column):
-        raise ValueError("person must have one id for each record of keys")
+        raise ValueError("keys and person must have the same length")
     seen: dict[Any, set[Any]] = {}
     counts: dict[Any, int] = {}
     for who, key in zip(people, column, strict=True):
