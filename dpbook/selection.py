@@ -498,7 +498,8 @@ def quantile_points(*, bounds: tuple[float, float], step: float | None = None) -
         raise ValueError(f"bounds must lie within ±2**900 for a quantile, got ({lower}, {upper})")
     if step is None:
         finest = math.ulp(max(-lower, upper))
-        size = max(math.ldexp(1.0, max(math.frexp(upper - lower)[1] - POINTS_BITS, -1074)), finest)
+        wanted = math.ldexp(1.0, max(math.frexp(upper - lower)[1] - POINTS_BITS, -1074))
+        size = max(wanted, finest) if upper > lower else finest
     else:
         size = _validate.positive(step=step)
     if max(-lower, upper) / size > 2.0**53:
