@@ -1,11 +1,12 @@
 """dpbook: differential privacy whose every line is explained in the book.
 
 Exact noise (`dpbook.noise`), sensitivity and clipping (`dpbook.sensitivity`), the Laplace and Gaussian mechanisms
-(`dpbook.laplace`, `dpbook.gaussian`), choosing parameters (`dpbook.tuning`), synthetic data (`dpbook.datasets`) and
-pictures (`dpbook.plots`, which needs matplotlib and is imported only when asked for).
+(`dpbook.laplace`, `dpbook.gaussian`), choosing one of many (`dpbook.selection`), everyday questions from a count to
+quantiles (`dpbook.queries`), choosing parameters (`dpbook.tuning`), synthetic data (`dpbook.datasets`) and pictures
+(`dpbook.plots`, which needs matplotlib and is imported only when asked for).
 """
 
-from dpbook import datasets, gaussian, laplace, noise, sensitivity, tuning
+from dpbook import datasets, gaussian, laplace, noise, queries, selection, sensitivity, tuning
 from dpbook.gaussian import gaussian_mechanism
 from dpbook.laplace import discrete_laplace_mechanism, laplace_mechanism
 
@@ -19,6 +20,8 @@ __all__ = [
     "laplace",
     "laplace_mechanism",
     "noise",
+    "queries",
+    "selection",
     "sensitivity",
     "tuning",
 ]
