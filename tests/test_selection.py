@@ -447,6 +447,24 @@ def test_heavy_ties(eps, least):
     assert np.mean(np.array(draws) == 65_000.0) > 0.9
 
 
+@pytest.mark.parametrize("kind", ["uniform", "sorted", "periodic", "ties", "constant", "two"])
+@pytest.mark.parametrize("part", [0.0, 0.001, 0.3, 0.5, 0.999])
+def test_ranked_records_are_those_of_a_sort(kind, part):
+    """Whatever the order of the records does to the sample."""
+    rng, n = seeded(6), 60_000
+    data = {
+        "uniform": rng.uniform(size=n),
+        "sorted": np.arange(float(n)),
+        "periodic": np.tile(np.r_[1e6, np.arange(2.0)], n // 3),  # the sample sees one value of the three only
+        "ties": rng.integers(0, 9, n).astype(float),
+        "constant": np.full(n, 3.0),
+        "two": rng.integers(0, 2, n).astype(float),
+    }[kind]
+    low = int(part * (n - 300))
+    high = low + 250
+    assert np.array_equal(selection._ranked(data, low, high), np.sort(data)[low : high + 1])
+
+
 EDGE = {
     "empty": [],
     "one": [3.0],
