@@ -389,6 +389,8 @@ def codes(table: dict[Any, int], /, **parameter: Any) -> IntArray:
     (value,) = parameter.values()
     plain = isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iu"
     if plain and all(type(key) is int and abs(key) < 2**63 for key in table):
+        if value.dtype == np.uint64:  # compared with int64 it would be rounded to float64
+            value = np.minimum(value, np.uint64(2**63 - 1)).astype(np.int64)
         keys = np.array(sorted(table), dtype=np.int64)
         places = np.array([table[key] for key in sorted(table)] + [-1], dtype=np.int64)
         at = np.minimum(np.searchsorted(keys, value), len(keys) - 1)

@@ -55,30 +55,30 @@ class Release:
 
     Attributes
     ----------
-    query : str
+    query
         What was asked: "count", "mean", …
-    value : float, int or numpy.ndarray
+    value
         The private answer.
-    interval : tuple
+    interval
         Lower and upper end, in the shape of `value`: the answer on the cleaned records lies between them with
         probability at least ``1 - alpha`` over the noise, entry by entry. Bias from clipping, and sampling error, are
         not in it. None where no interval follows from public numbers (quantiles: see `rank_error`).
-    alpha : float
+    alpha
         Significance level of the interval.
-    scale : float
+    scale
         Scale b of the Laplace noise or standard deviation σ of the Gaussian noise, in the unit of `value` where one
         noise is added to it, else in that of the parts; for a quantile in ranks.
-    epsilon, delta : float
+    epsilon, delta
         What the release cost; δ is 0 for pure ε-DP.
-    neighbors : str
+    neighbors
         The neighbour relation of the guarantee.
-    mechanism : str
+    mechanism
         "laplace", "discrete_laplace", "gaussian", "exponential" or "randomized_response".
-    keys : tuple
+    keys
         For one value for each bin or category: its edges or key.
-    parts : mapping of str to Release
+    parts
         For an answer that is computed from several private numbers: those numbers. Their cost is *inside* `epsilon`.
-    rank_error : float or None
+    rank_error
         For a quantile: the value's rank misses the exact one by at most this many records, with probability at least
         ``1 - alpha``.
     """
