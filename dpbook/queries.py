@@ -17,10 +17,9 @@ rows of each person are kept, and the noise grows with it.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -93,7 +92,7 @@ class Release:
     neighbors: str
     mechanism: str
     keys: tuple[Any, ...] = ()
-    parts: Mapping[str, "Release"] = field(default_factory=lambda: MappingProxyType({}))
+    parts: dict[str, "Release"] = field(default_factory=dict)
     rank_error: float | None = None
 
     def __repr__(self) -> str:
@@ -512,7 +511,7 @@ def private_mean(
         "count": _combined("count", pair, (1 / LEVELS, 1 / LEVELS), scale, ask, 0.0, math.inf),
     }
     ends = tuple(min(max(lower + width * end, lower), upper) for end in (share, low, high))
-    return ask.release("mean", ends[0], ends[1:], scale * unit, parts=MappingProxyType(parts))
+    return ask.release("mean", ends[0], ends[1:], scale * unit, parts=parts)
 
 
 def _pair_sensitivity(rows: int, changes: int, norm: str) -> float:
@@ -738,7 +737,7 @@ def private_variance(
     count = ask.release(
         "count", max(total, 0.0), _between(total - 3 * t / one, total + 3 * t / one, 0.0, math.inf), scale / one
     )
-    parts = MappingProxyType({"count": count})
+    parts = {"count": count}
     return ask.release("variance", share * most, (low * most, high * most), scale / one, parts=parts)
 
 
@@ -893,7 +892,7 @@ def private_std(
     )
     assert of.interval is not None
     ends = (math.sqrt(of.interval[0]), math.sqrt(of.interval[1]))
-    parts = MappingProxyType({"variance": of, **of.parts})
+    parts = {"variance": of, **of.parts}
     return replace(of, query="std", value=math.sqrt(of.value), interval=ends, parts=parts)
 
 

@@ -1,6 +1,7 @@
 """Error and time of everyday questions beside OpenDP and diffprivlib, all on the same records in one run.
 
-    python tests/benchmarks/queries.py      with whatever libraries are installed (tests/benchmarks/requirements.txt)
+    make bench-queries                      in the environment of the other libraries
+    python tests/benchmarks/queries.py      with whatever libraries are installed
 
 The error is the mean absolute one against the exact answer on the clipped records, for 10**5 records at equal ε, with
 its standard error. The time is that of one release from 10**7 records beside NumPy's own, unprotected reduction.
