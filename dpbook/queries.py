@@ -106,7 +106,7 @@ class Release:
                 for key, v, a, b in list(zip(self.keys, self.value, low, high, strict=True))[:20]
             ]
             more = [f"  … {len(self.keys) - 20} more"] if len(self.keys) > 20 else []
-            return "\n".join([f"{self.query}, each with its {sure} noise interval; {cost}", *lines, *more])
+            return "\n".join([f"{self.query}, each with its {sure} noise interval", *lines, *more, f"  {cost}"])
         if isinstance(self.value, tuple):
             text = " to ".join(map(_number, self.value))
         else:
@@ -115,8 +115,8 @@ class Release:
             low, high = (", ".join(map(_number, np.atleast_1d(end))) for end in self.interval)
             text += f", {sure} noise interval {low} to {high}"
         if self.rank_error is not None:
-            text += f", {sure} sure to miss the exact rank by at most {_number(self.rank_error)} records"
-        return f"{self.query} = {text}; {cost}"
+            text += f", {sure} sure to miss the exact rank by at most {self.rank_error:,.1f} records"
+        return f"{self.query} = {text}\n  {cost}"
 
 
 def _number(value: Any) -> str:
@@ -283,7 +283,8 @@ def private_count(
     >>> ages = np.array([23, 35, 67, 41, 70, 19] * 100)
     >>> rng = np.random.default_rng(0)  # seeded: not private
     >>> private_count(ages, where=ages >= 65, epsilon=1.0, neighbors="add_remove", rng=rng)
-    count = 199, 95 % noise interval 196 to 202; epsilon=1, neighbors='add_remove', discrete_laplace
+    count = 199, 95 % noise interval 196 to 202
+      epsilon=1, neighbors='add_remove', discrete_laplace
     """
     ask = _ask(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
     size = count_sensitivity(neighbors=ask.neighbors, max_rows=ask.max_rows or 1)
@@ -386,7 +387,8 @@ def private_sum(
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)  # seeded: not private
     >>> private_sum([12.5, 900.0, 31.0] * 100, bounds=(0, 50), epsilon=1.0, neighbors="add_remove", rng=rng)
-    sum = 9,289.59, 95 % noise interval 9,139.81 to 9,439.38; epsilon=1, neighbors='add_remove', laplace
+    sum = 9,289.59, 95 % noise interval 9,139.81 to 9,439.38
+      epsilon=1, neighbors='add_remove', laplace
     """
     ask = _ask(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
     lower, upper = _sum_bounds(bounds=bounds)
@@ -481,9 +483,11 @@ def private_mean(
     >>> rng = np.random.default_rng(0)  # seeded: not private
     >>> mean = private_mean(income, bounds=(0, 100_000), epsilon=0.5, neighbors="add_remove", rng=rng)
     >>> mean
-    mean = 43,978.6, 95 % noise interval 43,895.6 to 44,061.5; epsilon=0.5, neighbors='add_remove', laplace
+    mean = 43,978.6, 95 % noise interval 43,895.6 to 44,061.5
+      epsilon=0.5, neighbors='add_remove', laplace
     >>> mean.parts["count"]
-    count = 4,996.94, 95 % noise interval 4,988.72 to 5,005.17; epsilon=0.5, neighbors='add_remove', laplace
+    count = 4,996.94, 95 % noise interval 4,988.72 to 5,005.17
+      epsilon=0.5, neighbors='add_remove', laplace
     """
     ask = _ask(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
     lower, upper = _sum_bounds(bounds=bounds)
@@ -700,7 +704,8 @@ def private_variance(
     >>> rng = np.random.default_rng(0)  # seeded: not private
     >>> ages = np.arange(100).repeat(50)
     >>> private_variance(ages, bounds=(0, 100), n=5000, epsilon=0.5, neighbors="replace_one", rng=rng)
-    variance = 828.418, 95 % noise interval 816.438 to 840.399; epsilon=0.5, neighbors='replace_one', laplace
+    variance = 828.418, 95 % noise interval 816.438 to 840.399
+      epsilon=0.5, neighbors='replace_one', laplace
     """
     ask = _ask(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
     lower, upper = _sum_bounds(bounds=bounds)
@@ -875,7 +880,8 @@ def private_std(
     >>> rng = np.random.default_rng(0)  # seeded: not private
     >>> ages = np.arange(100).repeat(50)
     >>> private_std(ages, bounds=(0, 100), n=5000, epsilon=0.5, neighbors="replace_one", rng=rng)
-    std = 28.7823, 95 % noise interval 28.5734 to 28.9896; epsilon=0.5, neighbors='replace_one', laplace
+    std = 28.7823, 95 % noise interval 28.5734 to 28.9896
+      epsilon=0.5, neighbors='replace_one', laplace
     """
     of = private_variance(
         values,
@@ -964,7 +970,8 @@ def private_covariance(
     >>> private_covariance(
     ...     x, 2 * x, first_bounds=(0, 1), second_bounds=(0, 2), n=1000, epsilon=1.0, neighbors="replace_one", rng=rng
     ... )
-    covariance = 0.164586, 95 % noise interval 0.158601 to 0.170572; epsilon=1, neighbors='replace_one', laplace
+    covariance = 0.164586, 95 % noise interval 0.158601 to 0.170572
+      epsilon=1, neighbors='replace_one', laplace
     """
     ask = _ask(epsilon, delta, neighbors, alpha, None, None, rng)
     lower, upper = _sum_bounds(first_bounds=first_bounds)
@@ -1056,10 +1063,11 @@ def private_histogram(
     >>> rng = np.random.default_rng(0)  # seeded: not private
     >>> ways = ["bus", "car", "car", "foot"] * 50
     >>> private_histogram(ways, categories=["bus", "car", "tram"], epsilon=1, neighbors="add_remove", rng=rng)
-    histogram, each with its 95 % noise interval; epsilon=1, neighbors='add_remove', discrete_laplace
+    histogram, each with its 95 % noise interval
       'bus': 49  (46 to 52)
       'car': 100  (97 to 103)
       'tram': 0  (0 to 3)
+      epsilon=1, neighbors='add_remove', discrete_laplace
     """
     ask = _ask(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
     if (edges is None) == (categories is None):
