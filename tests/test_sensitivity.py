@@ -540,3 +540,13 @@ def test_clipped_sum_in_chunks_is_the_definition(bounds, dtype):
     column = x.astype(dtype)
     assert s.clipped_sum(column, bounds=bounds) == plain_clipped_sum(column, bounds)
     assert s.clipped_sum(column[::-2], bounds=bounds) == plain_clipped_sum(column[::-2], bounds)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "int32", "uint64"])
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_keep_rows_of_whole_numbers_is_the_general_way(dtype, most):
+    ids = np.random.default_rng(2).integers(0, 40, 500).astype(dtype)  # seeded: not private
+    expected = s.keep_rows(ids.tolist(), max_rows=most)
+    for column in (ids, pd.Series(ids), ids[::-1][::-1]):
+        assert np.array_equal(s.keep_rows(column, max_rows=most), expected)
+    assert s.keep_rows(ids[:0], max_rows=most).tolist() == []
