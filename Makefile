@@ -10,10 +10,11 @@ SITE   := _build/html
 NBVAL  := --nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with=tests/nbval_sanitize.cfg
 export PYTHONWARNINGS ?= ignore::DeprecationWarning
 
-.PHONY: help install live book serve test lint test-unit test-notebooks test-site test-lowest notebooks bench clean
+.PHONY: help install live book serve test lint test-unit test-notebooks test-site test-lowest notebooks bench bench-queries clean
 help:
 	@sed -n '2,4p' Makefile | sed 's/^#//'
 	@echo "   make notebooks  run all notebooks in place, after an edit   make test-lowest  the oldest supported versions"
+	@echo "   make bench-queries  error and time of everyday questions beside other libraries (four minutes)"
 
 $(STAMP): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 10) else f"Python 3.10 or newer is needed, this is {v.major}.{v.minor}: set PYTHON=python3.x")'
@@ -85,6 +86,9 @@ notebooks: $(STAMP)
 
 bench: .venv-peers/.installed
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE .venv-peers/bin/python tests/benchmarks/speed.py --page book/speed.md
+
+bench-queries: .venv-peers/.installed
+	.venv-peers/bin/python -W ignore tests/benchmarks/queries.py
 
 clean:
 	rm -rf _build dist build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

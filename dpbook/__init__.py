@@ -4,6 +4,8 @@
 - `dpbook.sensitivity`: sensitivity and clipping
 - `dpbook.laplace`: the Laplace mechanism
 - `dpbook.gaussian`: the Gaussian mechanism
+- `dpbook.selection`: choosing one of many
+- `dpbook.queries`: everyday queries
 - `dpbook.composition`: what a few releases cost together
 - `dpbook.accounting`: what many cost, with certified bounds
 - `dpbook.rdp`: Rényi DP
@@ -26,8 +28,10 @@ from dpbook import (
     loss_grid,
     noise,
     privacy_loss,
+    queries,
     rdp,
     risk,
+    selection,
     sensitivity,
     tuning,
 )
@@ -49,8 +53,10 @@ __all__ = [
     "loss_grid",
     "noise",
     "privacy_loss",
+    "queries",
     "rdp",
     "risk",
+    "selection",
     "sensitivity",
     "tuning",
 ]

@@ -304,6 +304,16 @@ def records(**parameter: Any) -> FloatArray:
     return result
 
 
+def column(**parameter: Any) -> npt.NDArray[Any]:
+    """Return one-dimensional data as `records` does, but a plain numeric array as it is: no copy, of any real dtype."""
+    (value,) = parameter.values()
+    if hasattr(value, "__array__") and not isinstance(value, np.ma.MaskedArray):
+        array = np.asarray(value)
+        if array.ndim == 1 and array.dtype.kind in "biuf":
+            return array
+    return records(**parameter)
+
+
 def rows(**parameter: Any) -> FloatArray:
     """Return a float64 copy of two-dimensional data, one row a person; an entry that is no number becomes NaN."""
     name, value = _one(parameter)
@@ -350,3 +360,49 @@ def identifiers(**parameter: Any) -> list[Any]:
             raise ValueError(f"{name} must be {rule}, got {array.ndim} dimensions")
         ids = array.tolist()
     return [_identifier(key) for key in ids]
+
+
+def flag(**parameter: Any) -> bool:
+    """Return the parameter when it is True or False."""
+    name, value = _one(parameter)
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+    return bool(value)
+
+
+def categories(at_least: int = 1, /, **parameter: Any) -> dict[Any, int]:
+    """Return a public list of distinct keys as a table from key to place."""
+    name, value = _one(parameter)
+    rule = "a list or tuple of distinct keys"
+    if isinstance(value, np.ndarray) and value.ndim == 1 and not isinstance(value, np.ma.MaskedArray):
+        value = value.tolist()
+    if not isinstance(value, (list, tuple, range)):
+        raise TypeError(f"{name} must be {rule}, got {shown(value)}")
+    if len(value) < at_least:
+        raise ValueError(f"{name} must be {rule}, at least {at_least}, got {len(value)}")
+    table: dict[Any, int] = {}
+    for key in value:
+        if key is not None and _identifier(key) is None:
+            raise TypeError(f"{name} must be {rule} that can be looked up, got {shown(key)}")
+        if key in table:
+            raise ValueError(f"{name} must be {rule}, got {shown(key)} twice")
+        table[key] = len(table)
+    return table
+
+
+def codes(table: dict[Any, int], /, **parameter: Any) -> IntArray:
+    """Return the place of each record in the table of keys, -1 where it is none of them; it never raises on a record.
+
+    None is the key of every record that is missing (None, NaN, NA) or cannot be a key.
+    """
+    (value,) = parameter.values()
+    plain = isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in "iu"
+    if plain and all(type(key) is int and abs(key) < 2**63 for key in table):
+        if value.dtype == np.uint64:  # compared with int64 it would be rounded to float64
+            value = np.minimum(value, np.uint64(2**63 - 1)).astype(np.int64)
+        keys = np.array(sorted(table), dtype=np.int64)
+        places = np.array([table[key] for key in sorted(table)] + [-1], dtype=np.int64)
+        at = np.minimum(np.searchsorted(keys, value), len(keys) - 1)
+        return places[np.where(keys[at] == value, at, len(keys))]
+    get = table.get
+    return np.array([get(key, -1) for key in identifiers(**parameter)], dtype=np.int64)

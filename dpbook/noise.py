@@ -30,10 +30,17 @@ nothing. Up to 1 KB is taken from it directly; a larger request takes a fresh 25
 with SHAKE128 (FIPS 202, from the standard library), which is faster. The noise is then as good as SHAKE128's output is
 indistinguishable from random bits: an assumption of the same kind as the one behind the system's own generator.
 
+Drawing one of many
+-------------------
+`choose_index` and `flip_coins` draw from probabilities that are exponentials, to the same standard: a uniform number
+is known to as many binary digits as the decision takes, float64 settles nearly all draws with proven margins, and
+`mpmath` settles the rest. `uniform_words` gives the plain random words of which exact fractions of 2**64 are made.
+
 A `numpy.random.Generator` feeds the same path with reproducible bits. Such a release is NOT private: whoever knows the
 seed can subtract the noise. Seeds are for teaching and tests.
 """
 
+import bisect
 import functools
 import hashlib
 import math
@@ -451,3 +458,222 @@ def add_discrete_laplace(true_value: Any, *, scale: float, rng: np.random.Genera
     result = np.empty(values.shape, dtype=np.int64)
     _release(values.reshape(-1), result.reshape(-1), draw, lambda _: (shift, None), join, read)
     return result
+
+
+# --- one of many -----------------------------------------------------------------------------------------------------
+
+FAINT = 128.0  # a weight below exp(-FAINT) of the largest counts as a bound only, in float64
+# |computed weight - weight| <= WEIGHT_ERROR * weight for exponents down to -FAINT: the difference, the quotient and the
+# base weight are each off by 2**-53 or less, so the exponent by 2 * 2**-53 * FAINT, and exp by a few units in the last
+# place (KERNEL_ERROR allows 32, as for the noise). The sums are `math.fsum`'s, correctly rounded.
+WEIGHT_ERROR = 2 * FAINT * 2.0**-52 + KERNEL_ERROR
+
+
+class _Uniform:
+    """One uniform number in (0, 1), known to 48 binary digits at first, and to 64 more with every `extend`."""
+
+    def __init__(self, read: Read) -> None:
+        self.read, self.digits, self.bits = read, int.from_bytes(read(6), "little"), 48
+
+    def extend(self) -> None:
+        self.digits = (self.digits << 64) | int.from_bytes(self.read(8), "little")
+        self.bits += 64
+
+
+def _reader(rng: np.random.Generator | None) -> Read:
+    _validate.generator(rng)
+    return _system_bytes if rng is None else rng.bytes
+
+
+def _pick(
+    utilities: FloatArray, weights: FloatArray | None, scale: float, uniform: _Uniform, unlisted: float = 0.0
+) -> int | None:
+    """Return the index at which the running sum of ``weights * exp((utilities - max) / scale)`` passes the uniform.
+
+    `unlisted` bounds the sum of what is missing from the list, before its start and after its end each. Where it leaves
+    the index open the result is None, and the caller asks again with the whole list and the same uniform.
+    """
+    if uniform.bits == 48:
+        with np.errstate(over="ignore", under="ignore"):
+            x = (utilities - utilities.max()) / scale
+            kept = np.flatnonzero(x >= -FAINT)
+            w = np.exp(x[kept])
+            if weights is not None:
+                w *= weights[kept]
+        rest = unlisted
+        if len(kept) < len(x):
+            rest += (len(x) if weights is None else math.fsum(weights)) * math.exp(-FAINT) * 1.01
+        low, high = math.ldexp(uniform.digits, -48), math.ldexp(uniform.digits + 1, -48)
+        sums = np.cumsum(w)
+        i = min(int(np.searchsorted(sums, (low + high) / 2 * sums[-1])), len(w) - 1)  # a guess: what follows decides
+        listed = w.tolist()
+        before, own, after = math.fsum(listed[:i]), listed[i], math.fsum(listed[i + 1 :])
+        more, less = 1 + WEIGHT_ERROR + 2.0**-48, 1 - WEIGHT_ERROR - 2.0**-48  # 2**-48: the operations below
+        starts_before = (before * more + rest) * (1 - low) <= low * (own + after) * less
+        ends_behind = (after * more + rest) * high <= (1 - high) * (before + own) * less
+        if starts_before and ends_behind:
+            return int(kept[i])
+    return None if unlisted else _pick_precisely(utilities, weights, scale, uniform)
+
+
+def _pick_precisely(utilities: FloatArray, weights: FloatArray | None, scale: float, uniform: _Uniform) -> int:
+    mp, top, last = precise(), float(utilities.max()), len(utilities) - 1
+    while True:
+        uniform.extend()
+        bits = uniform.bits
+        mp.prec = bits + 128 + len(utilities).bit_length()
+        faint, total, rest = mp.mpf(bits + 128), mp.mpf(0), mp.mpf(0)
+        sums = []
+        for i, utility in enumerate(utilities.tolist()):
+            x = (mp.mpf(utility) - top) / scale
+            weight = mp.mpf(1 if weights is None else float(weights[i]))
+            if x < -faint:
+                rest += weight * mp.exp(-faint)
+            else:
+                total += weight * mp.exp(x)
+            sums.append(total)
+        slack = 2 * (total * mp.ldexp(1, -(bits + 60)) + rest)  # of a partial sum and of the total, together
+        low, high = mp.ldexp(uniform.digits, -bits), mp.ldexp(uniform.digits + 1, -bits)
+        i = min(bisect.bisect_left(sums, (low + high) / 2 * total), last)
+        starts_before = i == 0 or sums[i - 1] + slack <= low * total
+        ends_behind = i == last or sums[i] - slack >= high * total
+        if starts_before and ends_behind:
+            return i
+
+
+def _weighed(utilities: Any, scale: Any) -> tuple[FloatArray, float]:
+    size = _scale_in_range(scale=scale)
+    values = _validate.finite_values(utilities=utilities)
+    if values.ndim != 1 or not len(values):
+        raise ValueError("utilities must be one-dimensional, with one number for each candidate and at least one")
+    return values, size
+
+
+def choose_index(utilities: Any, *, scale: float, rng: np.random.Generator | None = None) -> int:
+    """Return index i with probability proportional to ``exp(utilities[i] / scale)``, exactly.
+
+    The utilities count as the real numbers that the floats are. With ``scale = 2 * sensitivity / epsilon`` this is the
+    exponential mechanism, epsilon-DP under the relation that the sensitivity was computed for.
+
+    Parameters
+    ----------
+    utilities : array_like
+        One-dimensional, finite, one for each candidate. Left untouched.
+    scale : float
+        From 2**-900 to 2**900, in the unit of the utilities.
+    rng : numpy.random.Generator, optional
+        None reads the operating system's entropy. A seeded choice is reproducible and therefore NOT private.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When a parameter breaks its rule, or the utilities are no list of finite numbers.
+
+    References
+    ----------
+    McSherry, Talwar (2007), Mechanism design via differential privacy, for the distribution.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> choose_index([0.0, 5000.0, 1.0], scale=2.0, rng=np.random.default_rng(0))  # seeded: not private
+    1
+    """
+    _validate.generator(rng)
+    values, size = _weighed(utilities, scale)
+    index = _pick(values, None, size, _Uniform(_reader(rng)))
+    assert index is not None  # only a rest leaves it open
+    return index
+
+
+def flip_coins(utilities: Any, *, scale: float, rng: np.random.Generator | None = None) -> npt.NDArray[np.bool_]:
+    """Return one independent coin for each utility, True with probability ``exp((utility - max) / scale)``, exactly.
+
+    It is a part of the permute-and-flip mechanism, and private only inside it.
+
+    Parameters
+    ----------
+    utilities : array_like
+        One-dimensional, finite, one for each candidate. Left untouched.
+    scale : float
+        From 2**-900 to 2**900, in the unit of the utilities.
+    rng : numpy.random.Generator, optional
+        None reads the operating system's entropy. Seeded coins are reproducible and therefore NOT private.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When a parameter breaks its rule, or the utilities are no list of finite numbers.
+
+    References
+    ----------
+    McKenna, Sheldon (2020), Permute-and-flip, Alg. 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> flip_coins([0.0, 5000.0], scale=2.0, rng=np.random.default_rng(0)).tolist()  # seeded: not private
+    [False, True]
+    """
+    _validate.generator(rng)
+    values, size = _weighed(utilities, scale)
+    read, top = _reader(rng), float(values.max())
+    words = np.frombuffer(read(8 * len(values)), dtype="<u8")
+    with np.errstate(over="ignore", under="ignore"):
+        p = np.exp((values - top) / size)
+    u = words * 2.0**-64
+    coins = np.asarray(u < p)
+    for i in np.flatnonzero((np.abs(u - p) <= p * WEIGHT_ERROR + 2.0**-50) & (values < top)):
+        coins[i] = _flip_precisely(float(values[i]), top, size, int(words[i]), read)
+    coins[values == top] = True
+    return coins
+
+
+def _flip_precisely(utility: float, top: float, scale: float, digits: int, read: Read) -> bool:
+    mp, bits = precise(), 64
+    while True:
+        mp.prec = bits + 128
+        x = max((mp.mpf(utility) - top) / scale, mp.mpf(-2 * bits))  # below, the answer is the same at these digits
+        p = mp.exp(x)
+        if mp.ldexp(digits + 1, -bits) <= p * (1 - mp.ldexp(1, -bits - 60)):
+            return True
+        if mp.ldexp(digits, -bits) >= p * (1 + mp.ldexp(1, -bits - 60)):
+            return False
+        digits = (digits << 64) | int.from_bytes(read(8), "little")
+        bits += 64
+
+
+def uniform_words(count: int, *, rng: np.random.Generator | None = None) -> npt.NDArray[np.uint64]:
+    """Return independent, uniform 64-bit words: ``word < t`` has probability ``t / 2**64``, exactly.
+
+    Parameters
+    ----------
+    count : int
+        How many, from 0.
+    rng : numpy.random.Generator, optional
+        None reads the operating system's entropy. Seeded words are reproducible and therefore NOT private.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When a parameter breaks its rule.
+
+    References
+    ----------
+    The paragraph on randomness at the head of this module.
+
+    Examples
+    --------
+    >>> uniform_words(3).shape
+    (3,)
+    """
+    number = _validate.integer(0, count=count)
+    return np.frombuffer(_reader(rng)(8 * number), dtype="<u8").astype(np.uint64)
+
+
+def _uniform_below(count: int, read: Read) -> int:
+    """Return a whole number from 0 to ``count - 1``, each with the same probability; `count` is at most 2**63."""
+    limit = 2**64 // count * count
+    while (word := int.from_bytes(read(8), "little")) >= limit:
+        pass
+    return word % count

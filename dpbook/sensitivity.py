@@ -11,7 +11,7 @@ Every function returns a bound that holds for all datasets, from public argument
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -25,6 +25,7 @@ from dpbook._validate import ADD_REMOVE, REPLACE_ONE, FloatArray
 NORMS = ("l1", "l2")
 RECORD_BITS = 24  # a clipped record is a whole number of steps of 2**-24 to 2**-23 of the larger bound
 SMALLEST_BOUND, LARGEST_BOUND = 2.0**-900, 2.0**900  # so that sums and scaled vectors stay inside float64
+CHUNK = 2**15  # records worked on at a time, so that they stay in the cache
 LARGEST_SEARCH = 2_000_000  # pairs of datasets that `brute_force_sensitivity` is willing to try
 
 
@@ -407,16 +408,59 @@ def clipped_sum(values: Any, *, bounds: tuple[float, float]) -> float:
     largest = max(abs(lower), abs(upper))
     if largest > LARGEST_BOUND:
         raise ValueError(f"bounds must lie within ±2**900 for a sum, got ({lower}, {upper})")
-    clipped = clip(values, bounds=(lower, upper))
+    column = _validate.column(values=values)
     if largest == 0.0:
         return 0.0
     step = math.ldexp(1.0, max(math.frexp(largest)[1] - RECORD_BITS, -1074))
     low, high = math.ceil(lower / step), math.floor(upper / step)
     if low > high:  # no step between the bounds: take the one nearer to zero
         low = high = min(low, high, key=abs)
-    with np.errstate(under="ignore"):
-        whole = np.clip(np.rint(clipped / step), low, high)
-    return int(whole.astype(np.int64).sum()) * step
+    middle = min(max(round((lower + (upper - lower) / 2) / step), low), high)
+    total = 0
+    with np.errstate(all="ignore"):
+        if step < SMALLEST_BOUND:  # its inverse may be infinite
+            column = column / np.float64(step)
+            step_inverse = 1.0
+        else:
+            step_inverse = 1.0 / step
+        for x in _float_chunks(column, times=step_inverse):
+            total += _whole_sum(x, low, high, middle)
+    return total * step
+
+
+def _float_chunks(
+    column: npt.NDArray[Any], *, minus: float = 0.0, times: float = 1.0, chunk: int | None = None
+) -> Iterator[FloatArray]:
+    """Yield ``(column - minus) * times`` in pieces of float64, in one buffer that may be written to."""
+    size = CHUNK if chunk is None else chunk
+    buffer = np.empty(min(len(column), size))
+    plain = column.dtype == np.float64
+    for start in range(0, len(column), size):
+        piece = column[start : start + size]
+        x = buffer[: len(piece)]
+        if not plain:
+            np.copyto(x, piece, casting="unsafe")
+            piece = x
+        if minus:
+            np.subtract(piece, minus, out=x)
+            np.multiply(x, times, out=x)
+        else:
+            np.multiply(piece, times, out=x)
+        yield x
+
+
+def _whole_sum(x: FloatArray, low: int, high: int, middle: int) -> int:
+    """Round a chunk to whole numbers from `low` to `high` in place, NaN to `middle`, and return the exact sum.
+
+    Exact and independent of the order: all partial sums are whole numbers below ``CHUNK * 2**24 = 2**39``.
+    """
+    np.rint(x, out=x)
+    np.clip(x, low, high, out=x)
+    total = float(np.add.reduce(x))
+    if math.isnan(total):
+        x[np.isnan(x)] = middle
+        total = float(np.add.reduce(x))
+    return int(total)
 
 
 def clip_norm(vectors: Any, *, max_norm: float, norm: str = "l2") -> FloatArray:
@@ -553,12 +597,26 @@ def keep_rows(person: Any, *, max_rows: int) -> npt.NDArray[np.bool_]:
     array([ True,  True,  True, False])
     """
     most = _validate.integer(max_rows=max_rows)
+    if hasattr(person, "__array__") and not isinstance(person, np.ma.MaskedArray):
+        array = np.asarray(person)
+        if array.ndim == 1 and array.dtype.kind in "iu":  # whole numbers are never missing: the same, faster
+            return _keep_whole(array, most)
     ids = _validate.identifiers(person=person)
     seen: dict[Any, int] = {}
     mask = np.empty(len(ids), dtype=bool)
     for i, key in enumerate(ids):
         seen[key] = seen.get(key, 0) + 1
         mask[i] = seen[key] <= most
+    return mask
+
+
+def _keep_whole(ids: npt.NDArray[Any], most: int) -> npt.NDArray[np.bool_]:
+    order = np.argsort(ids, kind="stable")  # the rows of a person side by side, in their order
+    ordered, place = ids[order], np.arange(len(ids))
+    is_first = np.ones(len(ids), dtype=bool)
+    is_first[1:] = ordered[1:] != ordered[:-1]
+    mask = np.empty(len(ids), dtype=bool)
+    mask[order] = place - np.maximum.accumulate(np.where(is_first, place, 0)) < most
     return mask
 
 

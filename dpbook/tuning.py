@@ -266,6 +266,8 @@ def split_budget(*, epsilon: float, sum_sensitivity: float, expected_mean: float
     To first order the variance of ``(S + X) / (N + Y)`` is ``(Var X + mean² Var Y) / N²``, with ``Var X = 2 (Δ/ε_S)²``
     and ``Var Y = 2 / ε_N²``. Its minimum has ``ε_S : ε_N = Δ^(2/3) : |mean|^(2/3)``. Each part
     gets at least 1 % of the budget, whatever the guess.
+    `dpbook.queries.private_mean` releases two other numbers, which need no division of ε: it has less error unless the
+    mean is known beforehand to lie near the middle of the bounds.
 
     References
     ----------

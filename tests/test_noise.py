@@ -7,6 +7,7 @@ reject the same noise times 0.9 (or another fault of that size), so that passing
 import copy
 import functools
 import hashlib
+import io
 import itertools
 import math
 import multiprocessing
@@ -1067,3 +1068,186 @@ def test_values_stay_with_their_noise_across_seams(name):
     out = ADD[name](x, 1.0, seeded(47))
     assert (np.abs(out - x) < 50).all()
     assert (out[::1000] == 1e300).all()
+
+
+# 11. One of many: the index, the coins and the words.
+
+
+def test_the_error_of_a_weight():
+    """exp((u - max) / scale) in float64 against mpmath: at most half of what is allowed for."""
+    rng, worst = seeded(1), 0.0
+    for scale in (1.0, 0.3, 7e5, 2.0**-700, 1e250):
+        utilities = (rng.uniform(-noise.FAINT, 0, 400) + rng.choice([0.0, 3.7, 1e6])) * scale
+        top = utilities.max()
+        computed = np.exp((utilities - top) / scale)
+        for u, w in zip(utilities.tolist(), computed.tolist(), strict=True):
+            exact = MP.exp((MP.mpf(u) - MP.mpf(float(top))) / MP.mpf(scale))
+            worst = max(worst, abs(float((MP.mpf(w) - exact) / exact)))
+    assert 0 < worst <= noise.WEIGHT_ERROR / 2
+
+
+class Digits:
+    """A source of bytes that spells the binary digits of a given number in (0, 1), and counts what is read."""
+
+    def __init__(self, number, bits=1200):
+        self.digits, self.left, self.bits = int(MP.floor(number * MP.mpf(2) ** bits)), bits, bits
+        self.reads = []
+
+    def __call__(self, count):
+        self.reads.append(count)
+        self.left -= 8 * count
+        return ((self.digits >> self.left) & ((1 << 8 * count) - 1)).to_bytes(count, "little")
+
+
+LISTS = {
+    "spread": ([0.0, 1.0, -3.5, 2.25, 2.25], None, 1.0),
+    "equal": ([7.0] * 6, None, 0.3),
+    "far": ([0.0, -50.0, -120.0, -127.999, -128.001, -400.0, -1e300], None, 1.0),
+    "weighed": ([0.0, -3.0, -60.0], [1.0, 2.0**40, 2.0**52], 1.3),
+    "huge": ([1e308, -1e308, 9.9e307], None, 1e305),
+    "close": ([1.0, 1.0 + 2.0**-52], None, 2.0**-52),
+}
+
+
+def weights_of(name):
+    utilities, weights, scale = LISTS[name]
+    top = max(utilities)
+    w = [MP.exp((MP.mpf(u) - MP.mpf(top)) / MP.mpf(scale)) for u in utilities]
+    return [x * MP.mpf(b) for x, b in zip(w, weights, strict=True)] if weights else w
+
+
+def pick(name, source, unlisted=0.0):
+    utilities, weights, scale = LISTS[name]
+    uniform = noise._Uniform(source)
+    return noise._pick(np.array(utilities), None if weights is None else np.array(weights), scale, uniform, unlisted)
+
+
+@pytest.mark.parametrize("distance", [2.0**-30, 2.0**-50, 2.0**-100, 2.0**-300])
+@pytest.mark.parametrize("name", LISTS)
+def test_an_index_changes_exactly_at_the_running_sums(name, distance):
+    """Close to a boundary float64 cannot tell, and the digits that can must be read and used."""
+    MP.prec = 1400
+    try:
+        w = weights_of(name)
+        total, ends = sum(w), list(itertools.accumulate(w))
+        for i, end in enumerate(ends[:-1]):
+            boundary = end / total
+            step = MP.mpf(distance)
+            if not step < boundary < 1 - step:
+                continue
+            for number in (boundary - step, boundary + step):
+                source = Digits(number)
+                right = next(j for j, e in enumerate(ends) if number * total < e)
+                assert pick(name, source) == right, (i, source.reads)
+                if distance < 2.0**-80 and w[i] / total > 2.0**-20:
+                    assert len(source.reads) > 1  # float64 did not pretend to know
+    finally:
+        MP.prec = 220
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_float64_and_the_slow_path_choose_the_same(name):
+    utilities, weights, scale = LISTS[name]
+    weights = None if weights is None else np.array(weights)
+    rng = seeded(1)
+    for _ in range(300):
+        word = rng.bytes(200)
+        fast, slow = (noise._Uniform(io.BytesIO(word).read) for _ in range(2))
+        index = noise._pick(np.array(utilities), weights, scale, fast)
+        assert index == noise._pick_precisely(np.array(utilities), weights, scale, slow)
+
+
+def test_what_is_not_listed_leaves_the_index_open_or_changes_nothing():
+    """With the ends of the list left out and their sum bounded, an answer is the answer of the whole list."""
+    utilities = -np.abs(np.arange(-60.0, 61.0))
+    rng, told = seeded(2), 0
+    unlisted = 2 * math.exp(-31.0)
+    for _ in range(400):
+        word = rng.bytes(64)
+        part = noise._pick(utilities[30:-30], None, 1.0, noise._Uniform(io.BytesIO(word).read), unlisted)
+        if part is not None:
+            told += 1
+            assert part + 30 == noise._pick(utilities, None, 1.0, noise._Uniform(io.BytesIO(word).read))
+        assert noise._pick(utilities[60:61], None, 1.0, noise._Uniform(io.BytesIO(word).read), 1e9) is None
+    assert told > 390
+
+
+def chi_square_p(observed, expected):
+    keep = expected > 5
+    other = (observed[~keep].sum(), expected[~keep].sum())
+    o, e = np.append(observed[keep], other[0]), np.append(expected[keep], other[1])
+    o, e = o[e > 0], e[e > 0]
+    return float(special.gammaincc((len(e) - 1) / 2, ((o - e) ** 2 / e).sum() / 2))
+
+
+def test_indices_have_their_probabilities():
+    rng, utilities = seeded(3), np.array([0.0, 1.0, 1.5, 3.0, 2.5])
+    found = np.bincount([noise.choose_index(utilities, scale=1.5, rng=rng) for _ in range(20_000)], minlength=5)
+
+    def expected(scale):
+        w = np.exp(utilities / scale)
+        return 20_000 * w / w.sum()
+
+    assert chi_square_p(found, expected(1.5)) > REJECT
+    assert chi_square_p(found, expected(1.5 * 0.9)) < REJECT
+
+
+def test_coins_have_their_probabilities():
+    rng, utilities = seeded(4), np.array([0.0, -0.1, -1.0, -5.0])
+    heads = sum(noise.flip_coins(utilities, scale=2.0, rng=rng) for _ in range(20_000))
+    p = np.exp(utilities / 2.0)
+    assert heads[0] == 20_000
+    z = (heads[1:] - 20_000 * p[1:]) / np.sqrt(20_000 * p[1:] * (1 - p[1:]))
+    assert np.abs(z).max() < Z_LIMIT
+    wrong = np.exp(utilities[1:] / 1.8)
+    assert np.abs((heads[1:] - 20_000 * wrong) / np.sqrt(20_000 * wrong * (1 - wrong))).max() > Z_LIMIT
+
+
+@pytest.mark.parametrize("gap", [0.25, 3.0, 60.0, 300.0])
+def test_a_coin_turns_exactly_at_its_probability(gap):
+    MP.prec = 1400
+    try:
+        p = MP.exp(-MP.mpf(gap))
+        for bits in (40, 70, 200, 600):
+            for sign in (-1, 1):
+                number = p * (1 + sign * MP.mpf(2) ** -bits)
+                word = Digits(number)
+                digits = int.from_bytes(word(8), "little")
+                assert noise._flip_precisely(-gap, 0.0, 1.0, digits, word) == (sign < 0)
+    finally:
+        MP.prec = 220
+
+
+def test_near_coins_are_settled_by_more_digits():
+    class Near(np.random.Generator):
+        def bytes(self, length):
+            return self.source(length)
+
+    rng = Near(np.random.PCG64(0))
+    MP.prec = 1400
+    try:
+        for sign in (-1, 1):
+            number = MP.exp(-1) * (1 + sign * MP.mpf(2) ** -90)
+            digits = Digits(number)
+            rng.source = lambda length, d=digits: b"\0" * 8 + d(8) if length == 16 else d(length)
+            assert noise.flip_coins([0.0, -1.0], scale=1.0, rng=rng).tolist() == [True, sign < 0]
+            assert len(digits.reads) > 1
+    finally:
+        MP.prec = 220
+
+
+def test_words_are_uniform_and_fresh():
+    words = noise.uniform_words(50_000, rng=seeded(5))
+    assert words.dtype == np.uint64
+    bits = np.unpackbits(words.view(np.uint8)).mean()
+    assert abs(bits - 0.5) < Z_LIMIT * 0.5 / math.sqrt(64 * 50_000)
+    assert not np.array_equal(noise.uniform_words(4), noise.uniform_words(4))
+
+
+def test_whole_numbers_below_are_uniform_and_rejection_works():
+    read = seeded(6).bytes
+    found = np.bincount([noise._uniform_below(3, read) for _ in range(9_000)], minlength=3)
+    assert chi_square_p(found, np.full(3, 3_000.0)) > REJECT
+    source = io.BytesIO(b"\xff" * 8 + (7).to_bytes(8, "little"))
+    assert noise._uniform_below(3, source.read) == 1  # 2**64 - 1 is a multiple of 3: the first word is rejected
+    assert noise._uniform_below(1, read) == 0

@@ -519,3 +519,36 @@ def test_keep_rows_of_tuples_with_missing_parts():
     # Every NaN is an object of its own: compared as they are, no two of these ids would be one person.
     ids = [(float("nan"), 1), (float("nan"), 1), (None, 1), (float("nan"), 2)]
     assert s.keep_rows(ids, max_rows=1).tolist() == [True, False, False, True]
+
+
+def plain_clipped_sum(values, bounds):
+    """The definition of `clipped_sum`, with whole arrays and no short cuts."""
+    lower, upper = bounds
+    largest = max(abs(lower), abs(upper))
+    step = math.ldexp(1.0, math.frexp(largest)[1] - s.RECORD_BITS)
+    low, high = math.ceil(lower / step), math.floor(upper / step)
+    whole = np.clip(np.rint(s.clip(values, bounds=bounds) / step), low, high)
+    return int(whole.astype(np.int64).sum()) * step
+
+
+@pytest.mark.parametrize("bounds", [(0.0, 100.0), (-3.0, 7.1), (5.0, 5.0), (-1e-30, 2e-30), (-1e200, 3.0)])
+@pytest.mark.parametrize("dtype", ["float64", ">f8", "float32", "int32", "uint8", "object"])
+def test_clipped_sum_in_chunks_is_the_definition(bounds, dtype):
+    x = np.random.default_rng(1).uniform(-20, 130, 3 * s.CHUNK + 17)  # seeded: not private
+    if dtype not in ("int32", "uint8"):
+        x[[0, 7, s.CHUNK, -1]] = [math.nan, math.inf, -math.inf, math.nan]
+    else:
+        x = np.abs(x)
+    column = x.astype(dtype)
+    assert s.clipped_sum(column, bounds=bounds) == plain_clipped_sum(column, bounds)
+    assert s.clipped_sum(column[::-2], bounds=bounds) == plain_clipped_sum(column[::-2], bounds)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "int32", "uint64"])
+@pytest.mark.parametrize("most", [1, 2, 5])
+def test_keep_rows_of_whole_numbers_is_the_general_way(dtype, most):
+    ids = np.random.default_rng(2).integers(0, 40, 500).astype(dtype)  # seeded: not private
+    expected = s.keep_rows(ids.tolist(), max_rows=most)
+    for column in (ids, pd.Series(ids), ids[::-1][::-1]):
+        assert np.array_equal(s.keep_rows(column, max_rows=most), expected)
+    assert s.keep_rows(ids[:0], max_rows=most).tolist() == []

@@ -352,3 +352,54 @@ def test_rows(given: Any, expected: Any) -> None:
 )
 def test_identifiers(given: Any, expected: list[Any]) -> None:
     assert v.identifiers(person=given) == expected
+
+
+# --- columns, flags, keys --------------------------------------------------------------------------------------------
+
+
+def test_a_plain_column_is_not_copied_and_others_are_read_as_records() -> None:
+    for array in (np.arange(3.0), np.arange(3, dtype=np.int8), np.array([True, False])):
+        assert v.column(x=array) is array
+    series = pd.Series([1.0, 2.0])
+    assert np.shares_memory(v.column(x=series), series.to_numpy())
+    for odd in ([1, None], pd.Series([1, None], dtype="Int64"), np.array([1, None], dtype=object)):
+        np.testing.assert_array_equal(v.column(x=odd), [1.0, NAN])
+    np.testing.assert_array_equal(v.column(x=np.ma.array([1.0, 2.0], mask=[False, True])), [1.0, NAN])
+    for bad in (np.ones((2, 2)), np.array(["a"]), 3, {1}):
+        with pytest.raises((TypeError, ValueError), match="x must"):
+            v.column(x=bad)
+
+
+def test_flag() -> None:
+    assert v.flag(x=True) is True
+    assert v.flag(x=np.bool_(False)) is False
+    for bad in (1, 0, None, "True", np.array(True), 1.0):
+        with pytest.raises(TypeError, match="x must be True or False, got"):
+            v.flag(x=bad)
+
+
+@pytest.mark.parametrize(
+    ("keys", "column", "places"),
+    [
+        (["a", "b"], ["b", "a", "c", None, NAN, [1], pd.NA], [1, 0, -1, -1, -1, -1, -1]),
+        (["a", None], ["b", "a", None, NAN, [1]], [-1, 0, 1, 1, 1]),
+        ([3, -1, 7], np.array([7, 3, 0, -1, 100], dtype=np.int64), [2, 0, -1, 1, -1]),
+        ([3, -1, 7], [7, 3.0, np.int8(-1), True], [2, 0, 1, -1]),
+        ([-1, 2], np.array([2**64 - 1, 2], dtype=np.uint64), [-1, 1]),
+        ([2**62, 5], np.array([2**62, 2**62 + 1], dtype=np.int64), [0, -1]),
+        ([0.5, (1, "x")], [(1, "x"), 0.5, (1, NAN)], [1, 0, -1]),
+        ([1], np.array([], dtype=np.int64), []),
+    ],
+)
+def test_codes(keys: Any, column: Any, places: list[int]) -> None:
+    assert v.codes(v.categories(x=keys), y=column).tolist() == places
+
+
+def test_categories() -> None:
+    assert v.categories(x=("b", "a")) == {"b": 0, "a": 1}
+    assert v.categories(x=np.array([2, 1])) == {2: 0, 1: 1}
+    for bad in ("ab", {1, 2}, {1: 2}, 3, None, [], [1, 1], [1, 1.0], [[1]], [NAN], iter([1])):
+        with pytest.raises((TypeError, ValueError), match="x must be a list or tuple of distinct keys"):
+            v.categories(x=bad)
+    with pytest.raises(ValueError, match="at least 2, got 1"):
+        v.categories(2, x=[1])
