@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 
 import dpbook
-from dpbook import datasets, gaussian, laplace, noise, queries, selection, sensitivity, tuning
+from dpbook import sensitivity, tuning
 
 MODULES = tuple(value for name in dpbook.__all__ if inspect.ismodule(value := getattr(dpbook, name)))
 SECRET = 123454321.5  # a value that no message about data may repeat
@@ -201,7 +201,6 @@ TYPE_SHOWN = {
     "units",
     "unused",
     "utilities",
-}
 }
 
 
