@@ -473,8 +473,8 @@ def private_mean(
 
     To first order the error has the standard deviation ``sqrt(2) w sqrt((1 - μ)² + μ²) / (n ε)`` with w = U - L and μ
     the place of the mean between the bounds. A sum of centred records and a count that share ε in the best proportion
-    for the true mean have ``sqrt(2) w (0.5**(2/3) + abs(μ - 0.5)**(2/3))**1.5 / (n ε)``. That is more, unless the mean is
-    known beforehand to lie within about 7 % of the width from the middle.
+    for the true mean have ``sqrt(2) w (0.5**(2/3) + abs(μ - 0.5)**(2/3))**1.5 / (n ε)``. That is more, unless the mean
+    is known beforehand to lie within about 7 % of the width from the middle.
 
     References
     ----------
