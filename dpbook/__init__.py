@@ -2,7 +2,8 @@
 
 Exact noise (`dpbook.noise`), sensitivity and clipping (`dpbook.sensitivity`), the Laplace and Gaussian mechanisms
 (`dpbook.laplace`, `dpbook.gaussian`), choosing parameters (`dpbook.tuning`), synthetic data (`dpbook.datasets`) and
-pictures (`dpbook.plots`, which needs matplotlib and is imported only when asked for).
+pictures (`dpbook.plots`, which needs matplotlib and is imported only when asked for). `dpbook.exercises` checks
+answers to the book's exercises.
 """
 
 from dpbook import datasets, gaussian, laplace, noise, sensitivity, tuning

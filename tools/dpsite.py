@@ -33,10 +33,20 @@ CJK = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]*[\u4e00-\u9fff][\u3
 # What a page of formulas loads: 165 KB compressed where the all-in-one file has 262 KB. `autoload` fetches the rest of
 # TeX from this site when a formula asks for it.
 MATHJAX = ["core", "input/tex-base", "[tex]/ams", "[tex]/newcommand", "[tex]/autoload", "output/chtml"]
-MATHJAX += ["output/chtml/fonts/tex.js", "a11y/assistive-mml"]
+MATHJAX += ["a11y/assistive-mml"]
 MATHJAX_KEPT = {"a11y", "core.js", "loader.js", "startup.js", "input", "output"}
-MATHJAX_DROPPED = ("output/svg", "output/svg.js", "input/asciimath.js", "input/mml", "input/mml.js", "input/tex-full.js")
-FONTS = {"fa-solid": ("fa-solid-900", "Font Awesome 6 Free", 900), "fa-brands": ("fa-brands-400", "Font Awesome 6 Brands", 400)}
+MATHJAX_DROPPED = (
+    "output/svg",
+    "output/svg.js",
+    "input/asciimath.js",
+    "input/mml",
+    "input/mml.js",
+    "input/tex-full.js",
+)
+FONTS = {
+    "fa-solid": ("fa-solid-900", "Font Awesome 6 Free", 900),
+    "fa-brands": ("fa-brands-400", "Font Awesome 6 Brands", 400),
+}
 FONTS["fa-regular"] = ("fa-regular-400", "Font Awesome 6 Free", 400)
 
 
@@ -48,7 +58,9 @@ def mend(html: str, *, chinese_site: bool = False) -> str:
     html = html.replace('<tr style="text-align: right;">', "<tr>").replace("<style scoped>", "<style>")
     html = re.sub(r"<div>\s*<style>\s*\.dataframe.*?</style>", "<div>", html, flags=re.S)
     # A list of references needs no roles: the theme's are deprecated, or wrong where they stand.
-    html = html.replace(' role="doc-biblioentry"', "").replace('<div role="list" class="citation-list">', '<div class="citation-list">')
+    html = html.replace(' role="doc-biblioentry"', "").replace(
+        '<div role="list" class="citation-list">', '<div class="citation-list">'
+    )
     html = html.replace("<p>✅</p>", "<p>passed</p>")  # in the table of runs
     # sphinx-proof gives every block the same id.
     html = html.replace(' id="proof-content"', "")
@@ -60,8 +72,8 @@ def mend(html: str, *, chinese_site: bool = False) -> str:
 
 
 def lean(html: str, pagename: str) -> str:
-    """Return a part of the head without a second viewport, a 1.5 MB set of icons, and the index on pages that do not search."""
-    html = re.sub(r'<script[^>]*/fontawesome\.js[^>]*></script>', "", html)
+    """Return a part of the head without a second viewport, 1.5 MB of icons, and an unused search index."""
+    html = re.sub(r"<script[^>]*/fontawesome\.js[^>]*></script>", "", html)
     html = re.sub(r'<meta name="viewport" content="width=device-width, initial-scale=1"\s*/>', "", html)
     html = re.sub(r'<meta name="docsearch:version" content=""\s*/>', "", html)
     if pagename != "search":
@@ -118,7 +130,8 @@ def _icons(site: Path) -> None:
     used: set[str] = set()
     for path in [*site.rglob("*.html"), *(static).glob("*.js"), static / "custom.css"]:
         used |= set(re.findall(r"\bfa-[a-z0-9-]+", path.read_text(encoding="utf8")))
-    points = {}
+    # Boxes name their icons by code point, in variables of the theme.
+    points = {name: int(code, 16) for name, code in re.findall(r'(--pst-icon-[a-z-]+):\s*"\\([0-9a-f]+)"', sheet)}
     for names, code in re.findall(r'((?:\.fa-[a-z0-9-]+(?::before)?,?)+)\{(?:--fa|content):"\\?([^"]+)"', sheet):
         for name in re.findall(r"fa-[a-z0-9-]+", names):
             if name in used:
@@ -138,9 +151,8 @@ def _icons(site: Path) -> None:
         cut.subset(font)
         font.flavor = "woff"
         font.save(static / f"{file}.woff")
-        rules.append(
-            f'@font-face{{font-family:"{family}";font-weight:{weight};font-display:block;src:url({file}.woff) format("woff")}}'
-        )
+        face = f'font-family:"{family}";font-weight:{weight};font-display:block;src:url({file}.woff) format("woff")'
+        rules.append(f"@font-face{{{face}}}")
     (static / "icons.css").write_text("\n".join(rules) + "\n", encoding="utf8")
 
 
