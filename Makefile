@@ -27,7 +27,11 @@ install: $(STAMP)
 _build/.package-stamp: $(wildcard dpbook/*.py) requirements.txt
 	@rm -rf _build/.jupyter_cache _build/.doctrees && mkdir -p _build && touch $@
 
-book: $(STAMP) _build/.package-stamp
+# Sphinx does not write pages anew when the site's own extension or templates change.
+_build/.site-stamp: tools/dpsite.py _config.yml $(wildcard book/_templates/*)
+	@rm -rf _build/.doctrees && mkdir -p _build && touch $@
+
+book: $(STAMP) _build/.package-stamp _build/.site-stamp
 	$(BIN)/jupyter-book build . -W -n --keep-going --quiet
 	@echo "The book is in $(SITE). Open $(SITE)/index.html, or run: make serve"
 

@@ -62,8 +62,12 @@ def mend(html: str, *, chinese_site: bool = False) -> str:
         '<div role="list" class="citation-list">', '<div class="citation-list">'
     )
     html = html.replace("<p>✅</p>", "<p>passed</p>")  # in the table of runs
-    # sphinx-proof gives every block the same id.
-    html = html.replace(' id="proof-content"', "")
+    # sphinx-proof and sphinx-exercise give every block the same id.
+    html = re.sub(r' id="(proof|exercise|solution)(-content)?"', "", html)
+    html = html.replace(' valign="top"', "")  # of pandas
+    html = html.replace('<summary aria-label="Toggle hidden content">', "<summary>")  # it hides the summary's own text
+    # viewcode puts blocks inside of <pre>.
+    html = re.sub(r'<div class="viewcode-block"( id="[^"]*")>(.*?)</div>', r'<span class="viewcode-block"\1>\2</span>', html, flags=re.S)
     if not chinese_site:  # so that a screen reader speaks Chinese, and the browser picks its letters
         parts = re.split(r"(<[^>]*>)", html)
         parts[::2] = [CJK.sub(lambda m: f'<span lang="zh-Hans">{m.group()}</span>', text) for text in parts[::2]]
@@ -126,28 +130,39 @@ def _not_found(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
 def _icons(site: Path) -> None:
     """Write a font with only the icons that occur in the pages, and the style sheet that declares it."""
     static = site / "_static"
-    sheet = (static / "styles" / "pydata-sphinx-theme.css").read_text(encoding="utf8")
+    theme = static / "styles" / "pydata-sphinx-theme.css"
+    sheet = theme.read_text(encoding="utf8")
     used: set[str] = set()
     for path in [*site.rglob("*.html"), *(static).glob("*.js"), static / "custom.css"]:
         used |= set(re.findall(r"\bfa-[a-z0-9-]+", path.read_text(encoding="utf8")))
-    # Boxes name their icons by code point, in variables of the theme.
-    points = {name: int(code, 16) for name, code in re.findall(r'(--pst-icon-[a-z-]+):\s*"\\([0-9a-f]+)"', sheet)}
-    for names, code in re.findall(r'((?:\.fa-[a-z0-9-]+(?::before)?,?)+)\{(?:--fa|content):"\\?([^"]+)"', sheet):
-        for name in re.findall(r"fa-[a-z0-9-]+", names):
-            if name in used:
-                points[name] = int(code, 16) if len(code) > 1 else ord(code)
+    # Names of icons stand in rules of their own; other rules, for boxes and the like, have the letter itself.
+    named = re.compile(r'((?:\.fa-[a-z0-9-]+(?:::?before)?,?)+)\{(?:--fa|content):"\\?([^"]+)";?\}')
+    wanted: set[int] = set()
+
+    def keep(rule: re.Match[str]) -> str:
+        if not used & set(re.findall(r"fa-[a-z0-9-]+", rule[1])):
+            return ""
+        wanted.add(int(rule[2], 16) if len(rule[2]) > 1 else ord(rule[2]))
+        return rule[0]
+
+    smaller = named.sub(keep, sheet)
+    for path in [*static.glob("*.css"), *(static / "styles").glob("sphinx-book-theme.css")]:
+        smaller += path.read_text(encoding="utf8")
+    wanted |= {int(code, 16) for code in re.findall(r'"\\([ef][0-9a-f]{3})"', smaller)}
+    wanted |= {ord(letter) for letter in re.findall("[\ue000-\uf8ff]", smaller)}
+    theme.write_text(named.sub(keep, sheet), encoding="utf8")
     rules = []
     for style, (file, family, weight) in FONTS.items():
         source = static / "vendor" / "fontawesome" / "webfonts" / f"{file}.ttf"
         if not source.exists():
             continue
         font = TTFont(source)
-        wanted = {point for point in points.values() if point in font.getBestCmap()}
-        if style not in used or not wanted:
+        here = wanted & set(font.getBestCmap())
+        if not here or (style not in used and style != "fa-solid"):
             continue
         options = subset.Options(flavor="woff", layout_features=[], notdef_outline=True)
         cut = subset.Subsetter(options)
-        cut.populate(unicodes=wanted)
+        cut.populate(unicodes=here)
         cut.subset(font)
         font.flavor = "woff"
         font.save(static / f"{file}.woff")

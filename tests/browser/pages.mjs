@@ -61,26 +61,48 @@ async function settled(page, address) {
   });
 }
 
+async function resize(page, width) {
+  if (page.viewportSize().width === width) return;
+  await page.setViewportSize({ width, height: width === 390 ? 844 : 800 });
+  await page.waitForTimeout(450); // the theme waits as long before it looks at what scrolls now
+}
+
+// Code and formulas have thousands of elements, all of a few kinds. Of each kind of token one is left for the checker,
+// and of the formulas in the text the first eight; formulas on a line of their own all stay.
+function thin() {
+  const known = new Set();
+  for (const token of document.querySelectorAll(".highlight span[class]")) {
+    if (!token.isConnected) continue;
+    const kind = `${token.className} ${token.closest("a")?.className}`;
+    if (known.has(kind) && !token.querySelector("a")) token.replaceWith(token.textContent);
+    known.add(kind);
+  }
+  [...document.querySelectorAll("mjx-container:not([display])")].slice(8).forEach((formula) => formula.replaceWith("x"));
+}
+
 async function look({ page, seen }, address) {
   Object.assign(seen, { errors: [], external: [], failed: [], urls: new Set() });
   await settled(page, address);
-  const views = [];
-  let loaded = false;
-  for (const { width, theme, rules } of VIEWS) {
-    await page.setViewportSize({ width, height: width === 390 ? 844 : 800 });
-    const wide = await page.evaluate((theme) => {
-      Object.assign(document.documentElement.dataset, { theme, mode: theme });
+  const views = VIEWS.map(({ width, theme, rules }) => ({ width, theme, rules }));
+  for (const width of [1300, 390]) { // what is too wide, before the page is thinned; the theme does not change it
+    await resize(page, width);
+    const wide = await page.evaluate(() => {
       const room = document.documentElement.clientWidth;
       return document.documentElement.scrollWidth <= room ? [] : [...document.querySelectorAll("main *")]
         .filter((e) => e.getBoundingClientRect().right > room + 1).slice(0, 5)
         .map((e) => `${e.tagName}.${e.className} ${e.textContent.slice(0, 60)}`).concat("(sideways)");
-    }, theme);
-    if (!loaded) await page.evaluate(axe);
-    loaded = true;
+    });
+    for (const view of views) if (view.width === width) view.wide = wide;
+  }
+  await page.evaluate(thin);
+  await page.evaluate(axe);
+  for (const view of views) {
+    await resize(page, view.width);
+    await page.evaluate((theme) => Object.assign(document.documentElement.dataset, { theme, mode: theme }), view.theme);
     const { violations } = await page.evaluate(
-      (rules) => axe.run({ resultTypes: ["violations"], ...(rules && { runOnly: rules }) }), rules);
-    views.push({ width, theme, wide, axe: violations.flatMap((v) => v.nodes.map(
-      (n) => `${v.id}: ${n.target.join(" ")} ${n.html.slice(0, 160)} ${(n.any[0] || n.all[0] || n.none[0])?.message || ""}`)) });
+      (rules) => axe.run({ resultTypes: ["violations"], ...(rules && { runOnly: rules }) }), view.rules);
+    view.axe = violations.flatMap((v) => v.nodes.map((n) =>
+      `${v.id}: ${n.target.join(" ")} ${n.html.slice(0, 160)} ${(n.any[0] || n.all[0] || n.none[0])?.message || ""}`));
   }
   const urls = [...seen.urls];
   return { address, views, urls, errors: seen.errors, external: seen.external, failed: seen.failed };
