@@ -9,7 +9,7 @@ SITE   := _build/html
 NBVAL  := --nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with=tests/nbval_sanitize.cfg
 export PYTHONWARNINGS ?= ignore::DeprecationWarning
 
-.PHONY: help install book serve test lint test-unit test-notebooks test-site test-lowest notebooks bench clean
+.PHONY: help install book serve test lint test-unit test-notebooks test-site test-pages test-lowest notebooks bench clean
 help:
 	@sed -n '2,3p' Makefile | sed 's/^#//'
 	@echo "   make notebooks  run all notebooks in place, after an edit   make test-lowest  the oldest supported versions"
@@ -39,7 +39,7 @@ serve: book
 	@echo "http://localhost:8000 (stop with Ctrl-C)"
 	@$(BIN)/python -m http.server 8000 --bind 127.0.0.1 --directory $(SITE)
 
-test: lint test-unit test-notebooks test-site
+test: lint test-unit test-notebooks test-site test-pages
 	@echo "All checks passed."
 
 lint: $(STAMP)
@@ -48,7 +48,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test-unit: $(STAMP)
-	MPLBACKEND=Agg $(BIN)/python -m pytest -q --ignore=tests/test_site.py
+	MPLBACKEND=Agg $(BIN)/python -m pytest -q --ignore=tests/test_site.py --ignore=tests/test_pages.py
 
 test-notebooks: $(STAMP)
 	$(BIN)/python -m pytest -q $(NBVAL) book
@@ -56,12 +56,23 @@ test-notebooks: $(STAMP)
 test-site: book
 	$(BIN)/python -m pytest -q tests/test_site.py
 
+# Every page in a browser, where there is one (and npm, with node 20 or newer, for what drives it).
+BROWSER := tests/browser/node_modules/.installed
+$(BROWSER): tests/browser/package.json
+	cd tests/browser && npm install --no-package-lock --no-audit --no-fund --silent
+	@touch $@
+test-pages: book
+	@if (command -v chromium || command -v chromium-browser || command -v google-chrome) >/dev/null && command -v npm >/dev/null \
+	  && node -e 'process.exit(process.versions.node.split(".")[0] < 20 ? 1 : 0)'; \
+	then $(MAKE) --no-print-directory $(BROWSER) && $(BIN)/python -m pytest -q tests/test_pages.py; \
+	else echo "No Chromium, or no npm with node 20: the pages were not looked at in a browser."; fi
+
 # The oldest versions that pyproject.toml allows, on the oldest Python: PYTHON310 names it.
 PYTHON310 ?= python3.10
 test-lowest:
 	$(PYTHON310) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -e .[plots] pytest hypothesis pandas -c tests/lowest.txt
-	MPLBACKEND=Agg .venv-lowest/bin/python -m pytest -q tests dpbook --ignore=tests/test_site.py --ignore=tests/test_notebooks.py --ignore=tests/test_packaging.py
+	MPLBACKEND=Agg .venv-lowest/bin/python -m pytest -q tests dpbook --ignore=tests/test_site.py --ignore=tests/test_pages.py --ignore=tests/test_notebooks.py --ignore=tests/test_packaging.py
 
 notebooks: $(STAMP)
 	$(BIN)/python tools/run_notebooks.py
@@ -70,4 +81,4 @@ bench: $(STAMP)
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BIN)/python tests/benchmarks/speed.py
 
 clean:
-	rm -rf _build dist build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf _build tests/browser/node_modules dist build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,7 +1,7 @@
 """Every page of the built site in Chromium: light and dark, wide and on a phone; and the HTML of every page.
 
 Needs Chromium, node and what tests/browser/package.json names; `make test` installs that where npm and Chromium are.
-Without them the tests are skipped, unless the environment has DPBOOK_PAGES=required.
+Without them the tests are skipped, unless the environment has DPBOOK_PAGES=required, as in .ci/run.
 """
 
 import functools
@@ -35,8 +35,8 @@ if not PAGES:
     missing = "the site is not built: run make book"
 elif not (CHROMIUM and shutil.which("node")):
     missing = "there is no Chromium, or no node"
-elif not (TOOLS / "node_modules").is_dir():
-    missing = "tests/browser has no node_modules: run make tests/browser/node_modules"
+elif not (TOOLS / "node_modules" / "playwright-core").is_dir():
+    missing = "tests/browser has no node_modules: run make test-pages"
 elif metadata.version("sphinx-book-theme").split(".")[:2] < ["1", "2"]:
     missing = "an older theme: the site is published with the newest"
 if missing and os.environ.get("DPBOOK_PAGES") == "required":
@@ -102,7 +102,9 @@ def test_no_request_leaves_the_site_and_none_fails(seen):
 
 
 def test_no_page_scrolls_sideways(seen):
-    assert not problems(seen, lambda page: [f"{v['width']} {v['theme']} {v['wide']}" for v in page["views"] if v["wide"]])
+    assert not problems(
+        seen, lambda page: [f"{v['width']} {v['theme']} {v['wide']}" for v in page["views"] if v["wide"]]
+    )
 
 
 def test_no_accessibility_finding(seen):

@@ -1,6 +1,7 @@
 """The built site: every link inside it leads somewhere, every picture has a text, nothing is fetched from elsewhere."""
 
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -167,3 +168,23 @@ def test_icons_come_from_the_small_font():
     for font in re.findall(r"url\((.*?)\)", css):
         assert 500 < (SITE / "_static" / font).stat().st_size < 20_000
     assert not any("fontawesome.js" in src for path in PAGES for src in Page(path).fetched)
+
+
+def test_what_the_extension_mends():
+    sys.path.insert(0, str(ROOT / "tools"))
+    try:
+        import dpsite
+    finally:
+        sys.path.pop(0)
+    table = '<table border="1" class="dataframe"><tr style="text-align: right;"><th></th><th>a</th></tr></table>'
+    assert dpsite.mend(table) == '<table class="dataframe"><tr><td></td><th>a</th></tr></table>'
+    assert dpsite.mend('<img alt="差分隐私">') == '<img alt="差分隐私">'
+    assert dpsite.mend("<p>DP: 差分隐私, ε</p>") == '<p>DP: <span lang="zh-Hans">差分隐私</span>, ε</p>'
+    assert dpsite.mend("<p>差分隐私</p>", chinese_site=True) == "<p>差分隐私</p>"
+    assert dpsite.lean('<script src="a/searchindex.js?v=1"></script>', "search") != ""
+    assert dpsite.lean('<script src="a/searchindex.js?v=1"></script>', "book/intro") == ""
+
+
+def test_no_table_has_an_empty_header(site):
+    for path in site:
+        assert not re.search(r"<th[^>]*>\s*</th>", path.read_text(encoding="utf8")), path.name

@@ -67,7 +67,12 @@ def mend(html: str, *, chinese_site: bool = False) -> str:
     html = html.replace(' valign="top"', "")  # of pandas
     html = html.replace('<summary aria-label="Toggle hidden content">', "<summary>")  # it hides the summary's own text
     # viewcode puts blocks inside of <pre>.
-    html = re.sub(r'<div class="viewcode-block"( id="[^"]*")>(.*?)</div>', r'<span class="viewcode-block"\1>\2</span>', html, flags=re.S)
+    html = re.sub(
+        r'<div class="viewcode-block"( id="[^"]*")>(.*?)</div>',
+        r'<span class="viewcode-block"\1>\2</span>',
+        html,
+        flags=re.S,
+    )
     if not chinese_site:  # so that a screen reader speaks Chinese, and the browser picks its letters
         parts = re.split(r"(<[^>]*>)", html)
         parts[::2] = [CJK.sub(lambda m: f'<span lang="zh-Hans">{m.group()}</span>', text) for text in parts[::2]]
