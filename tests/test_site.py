@@ -131,7 +131,7 @@ def test_address_of_the_site_stands_in_one_place():
     for known in re.findall(r"<loc>(.*?)</loc>", (SITE / "sitemap.xml").read_text(encoding="utf8")):
         assert (SITE / known.removeprefix(base)).is_file(), known
     not_found = (SITE / "404.html").read_text(encoding="utf8")
-    for link in re.findall(r'href="(.*?)"', not_found):
+    for link in re.findall(r'<a href="(.*?)"', not_found):
         assert link.startswith(base), link
         assert (SITE / link.removeprefix(base)).is_file(), link
 

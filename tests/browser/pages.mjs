@@ -21,18 +21,16 @@ const sizes = new Map(); // address -> bytes as a server with gzip sends them
 const browser = await chromium.launch({
   executablePath,
   args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync"],
+    "--disable-component-update", "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"], // nothing leaves; page.route would switch the cache off
 });
 
 async function open() {
   const context = await browser.newContext({ viewport: { width: 1300, height: 800 }, reducedMotion: "reduce" });
   const page = await context.newPage();
   const seen = { errors: [], external: [], failed: [], urls: new Set() };
-  await context.route("**/*", (route) => {
-    const url = route.request().url();
-    if (url.startsWith(base) || /^(data|blob):/.test(url)) return route.continue();
-    seen.external.push(url);
-    return route.abort();
+  page.on("request", (request) => {
+    if (!request.url().startsWith(base) && !/^(data|blob):/.test(request.url())) seen.external.push(request.url());
   });
   page.on("console", (message) => message.type() === "error" && seen.errors.push(message.text()));
   page.on("pageerror", (error) => seen.errors.push(String(error)));
@@ -57,6 +55,7 @@ async function settled(page, address) {
   await page.addStyleTag({ content: "*,*::before,*::after{transition:none!important;animation:none!important}" });
   await page.evaluate(async () => {
     await window.MathJax?.startup?.promise;
+    for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame); // laid out, so that fonts are asked for
     await document.fonts.ready;
   });
 }
@@ -82,7 +81,11 @@ function thin() {
 
 async function look({ page, seen }, address) {
   Object.assign(seen, { errors: [], external: [], failed: [], urls: new Set() });
+  await page.setViewportSize({ width: 1300, height: 800 });
   await settled(page, address);
+  // How far down the doors of the first page reach, in a window of 1300 x 800.
+  const doors = await page.evaluate(() => [...document.querySelectorAll(".dp-doors .sd-card")]
+    .map((card) => ({ bottom: card.getBoundingClientRect().bottom, link: card.querySelector("a")?.getAttribute("href") })));
   const views = VIEWS.map(({ width, theme, rules }) => ({ width, theme, rules }));
   for (const width of [1300, 390]) { // what is too wide, before the page is thinned; the theme does not change it
     await resize(page, width);
@@ -105,7 +108,7 @@ async function look({ page, seen }, address) {
       `${v.id}: ${n.target.join(" ")} ${n.html.slice(0, 160)} ${(n.any[0] || n.all[0] || n.none[0])?.message || ""}`));
   }
   const urls = [...seen.urls];
-  return { address, views, urls, errors: seen.errors, external: seen.external, failed: seen.failed };
+  return { address, views, urls, doors, errors: seen.errors, external: seen.external, failed: seen.failed };
 }
 
 const queue = [...pages];
