@@ -199,11 +199,10 @@ def test_notebooks_and_keys_agree():
                 assert labels[-1:] == [label], label
                 assert ASKED in "".join(cell["outputs"][0]["text"])
                 found[label] = path.stem
-            assert ("check(" in source) == bool(re.search(r"answer=None\)", source)) or cell["cell_type"] != "code"
     assert set(found) == set(KEYS)
     assert all(label.startswith(chapter) for label, chapter in found.items())
 
 
 def test_digits_are_named():
     assert DIGITS == 3
-    assert all(re.fullmatch(r"[0-9a-f]{16}", key) and digits in (2, 3, 5) for key, digits in KEYS.values())
+    assert all(re.fullmatch(r"[0-9a-f]{16}", key) and 1 <= digits <= 6 for key, digits in KEYS.values())
