@@ -1,6 +1,6 @@
 # Everything runs in .venv, which the first target you call makes.
 #   make book    the website, in _build/html        make serve   the same, opened at http://localhost:8000
-#   make test    everything that guards the project make bench   the speed table
+#   make test    everything that guards the project make bench   the speed table (two minutes), with other libraries
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -28,7 +28,7 @@ _build/.package-stamp: $(wildcard dpbook/*.py) requirements.txt
 	@rm -rf _build/.jupyter_cache _build/.doctrees && mkdir -p _build && touch $@
 
 # Sphinx does not write pages anew when the site's own extension or templates change.
-_build/.site-stamp: tools/dpsite.py _config.yml $(wildcard book/_templates/*)
+_build/.site-stamp: $(wildcard book/_ext/*.py) _config.yml $(wildcard book/_templates/*)
 	@rm -rf _build/.doctrees && mkdir -p _build && touch $@
 
 book: $(STAMP) _build/.package-stamp _build/.site-stamp
@@ -77,8 +77,14 @@ test-lowest:
 notebooks: $(STAMP)
 	$(BIN)/python tools/run_notebooks.py
 
-bench: $(STAMP)
-	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BIN)/python tests/benchmarks/speed.py
+# The libraries compared with need an environment of their own.
+.venv-peers/.installed: tests/benchmarks/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -e . -r tests/benchmarks/requirements.txt
+	@touch $@
+
+bench: .venv-peers/.installed
+	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE .venv-peers/bin/python tests/benchmarks/speed.py --page book/speed.md
 
 clean:
 	rm -rf _build tests/browser/node_modules dist build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

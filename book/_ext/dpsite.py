@@ -26,13 +26,24 @@ from fontTools import subset
 from fontTools.ttLib import TTFont
 from PIL import Image
 
-logging.getLogger("fontTools").setLevel(logging.WARNING)  # it tells every table that it leaves out
-ROOT = Path(__file__).resolve().parent.parent
+logging.getLogger("fontTools").setLevel(
+    logging.WARNING
+)  # it tells every table that it leaves out
+ROOT = Path(__file__).resolve().parent.parent.parent
 SHOWN = ("numpy", "scipy", "mpmath", "pandas", "matplotlib", "seaborn", "dpbook")
-CJK = re.compile(r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]*[\u4e00-\u9fff][\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]*")
+CJK = re.compile(
+    r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]*[\u4e00-\u9fff][\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]*"
+)
 # What a page of formulas loads: 165 KB compressed where the all-in-one file has 262 KB. `autoload` fetches the rest of
 # TeX from this site when a formula asks for it.
-MATHJAX = ["core", "input/tex-base", "[tex]/ams", "[tex]/newcommand", "[tex]/autoload", "output/chtml"]
+MATHJAX = [
+    "core",
+    "input/tex-base",
+    "[tex]/ams",
+    "[tex]/newcommand",
+    "[tex]/autoload",
+    "output/chtml",
+]
 MATHJAX += ["a11y/assistive-mml"]
 MATHJAX_KEPT = {"a11y", "core.js", "loader.js", "startup.js", "input", "output"}
 MATHJAX_DROPPED = (
@@ -54,9 +65,15 @@ def mend(html: str, *, chinese_site: bool = False) -> str:
     """Return a page's body with valid, accessible HTML."""
     # pandas leaves the corner of a table an empty header cell: it heads nothing, so it is a plain cell.
     html = re.sub(r"<th([^>]*)>\s*</th>", r"<td\1></td>", html)
-    html = html.replace('<table border="1" class="dataframe">', '<table class="dataframe">')
-    html = html.replace('<tr style="text-align: right;">', "<tr>").replace("<style scoped>", "<style>")
-    html = re.sub(r"<div>\s*<style>\s*\.dataframe.*?</style>", "<div>", html, flags=re.S)
+    html = html.replace(
+        '<table border="1" class="dataframe">', '<table class="dataframe">'
+    )
+    html = html.replace('<tr style="text-align: right;">', "<tr>").replace(
+        "<style scoped>", "<style>"
+    )
+    html = re.sub(
+        r"<div>\s*<style>\s*\.dataframe.*?</style>", "<div>", html, flags=re.S
+    )
     # A list of references needs no roles: the theme's are deprecated, or wrong where they stand.
     html = html.replace(' role="doc-biblioentry"', "").replace(
         '<div role="list" class="citation-list">', '<div class="citation-list">'
@@ -65,7 +82,9 @@ def mend(html: str, *, chinese_site: bool = False) -> str:
     # sphinx-proof and sphinx-exercise give every block the same id.
     html = re.sub(r' id="(proof|exercise|solution)(-content)?"', "", html)
     html = html.replace(' valign="top"', "")  # of pandas
-    html = html.replace('<summary aria-label="Toggle hidden content">', "<summary>")  # it hides the summary's own text
+    html = html.replace(
+        '<summary aria-label="Toggle hidden content">', "<summary>"
+    )  # it hides the summary's own text
     # viewcode puts blocks inside of <pre>.
     html = re.sub(
         r'<div class="viewcode-block"( id="[^"]*")>(.*?)</div>',
@@ -73,9 +92,14 @@ def mend(html: str, *, chinese_site: bool = False) -> str:
         html,
         flags=re.S,
     )
-    if not chinese_site:  # so that a screen reader speaks Chinese, and the browser picks its letters
+    if (
+        not chinese_site
+    ):  # so that a screen reader speaks Chinese, and the browser picks its letters
         parts = re.split(r"(<[^>]*>)", html)
-        parts[::2] = [CJK.sub(lambda m: f'<span lang="zh-Hans">{m.group()}</span>', text) for text in parts[::2]]
+        parts[::2] = [
+            CJK.sub(lambda m: f'<span lang="zh-Hans">{m.group()}</span>', text)
+            for text in parts[::2]
+        ]
         html = "".join(parts)
     return html
 
@@ -83,27 +107,47 @@ def mend(html: str, *, chinese_site: bool = False) -> str:
 def lean(html: str, pagename: str) -> str:
     """Return a part of the head without a second viewport, 1.5 MB of icons, and an unused search index."""
     html = re.sub(r"<script[^>]*/fontawesome\.js[^>]*></script>", "", html)
-    html = re.sub(r'<meta name="viewport" content="width=device-width, initial-scale=1"\s*/>', "", html)
+    html = re.sub(
+        r'<meta name="viewport" content="width=device-width, initial-scale=1"\s*/>',
+        "",
+        html,
+    )
     html = re.sub(r'<meta name="docsearch:version" content=""\s*/>', "", html)
     if pagename != "search":
-        html = re.sub(r'<script src="[^"]*(searchtools|language_data|searchindex)\.js[^"]*"></script>', "", html)
+        html = re.sub(
+            r'<script src="[^"]*(searchtools|language_data|searchindex)\.js[^"]*"></script>',
+            "",
+            html,
+        )
     return html
 
 
-def _page(app: Any, pagename: str, _template: str, context: dict[str, Any], _doctree: Any) -> None:
+def _page(
+    app: Any, pagename: str, _template: str, context: dict[str, Any], _doctree: Any
+) -> None:
     context["lean"] = lambda html: lean(html, pagename)
     if context.get("body"):
-        context["body"] = mend(context["body"], chinese_site=str(app.config.language).startswith("zh"))
+        context["body"] = mend(
+            context["body"], chinese_site=str(app.config.language).startswith("zh")
+        )
 
 
 class Versions(Directive):
     """A list of the versions on which this site was built."""
 
     def run(self) -> list[nodes.Node]:
-        rows = [("Python", platform.python_version()), *((name, metadata.version(name)) for name in SHOWN)]
-        rows += [("built", datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"))]
+        rows = [
+            ("Python", platform.python_version()),
+            *((name, metadata.version(name)) for name in SHOWN),
+        ]
+        rows += [
+            ("built", datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC"))
+        ]
         table = nodes.bullet_list()
-        table += [nodes.list_item("", nodes.paragraph("", f"{name}: {version}")) for name, version in rows]
+        table += [
+            nodes.list_item("", nodes.paragraph("", f"{name}: {version}"))
+            for name, version in rows
+        ]
         return [table]
 
 
@@ -129,7 +173,11 @@ class HowToCite(Directive):
 
 def _not_found(app: Any) -> Iterator[tuple[str, dict[str, Any], str]]:
     if app.builder.format == "html":
-        yield "404", {"base": app.config.html_baseurl, "root_doc": app.config.root_doc}, "404.html"
+        yield (
+            "404",
+            {"base": app.config.html_baseurl, "root_doc": app.config.root_doc},
+            "404.html",
+        )
 
 
 def _icons(site: Path) -> None:
@@ -138,10 +186,16 @@ def _icons(site: Path) -> None:
     theme = static / "styles" / "pydata-sphinx-theme.css"
     sheet = theme.read_text(encoding="utf8")
     used: set[str] = set()
-    for path in [*site.rglob("*.html"), *(static).glob("*.js"), static / "custom.css"]:
+    for path in [
+        *site.rglob("*.html"),
+        *(static).glob("*.js"),
+        static / "custom.css",
+    ]:
         used |= set(re.findall(r"\bfa-[a-z0-9-]+", path.read_text(encoding="utf8")))
     # Names of icons stand in rules of their own; other rules, for boxes and the like, have the letter itself.
-    named = re.compile(r'((?:\.fa-[a-z0-9-]+(?:::?before)?,?)+)\{(?:--fa|content):"\\?([^"]+)";?\}')
+    named = re.compile(
+        r'((?:\.fa-[a-z0-9-]+(?:::?before)?,?)+)\{(?:--fa|content):"\\?([^"]+)";?\}'
+    )
     wanted: set[int] = set()
 
     def keep(rule: re.Match[str]) -> str:
@@ -151,9 +205,14 @@ def _icons(site: Path) -> None:
         return rule[0]
 
     smaller = named.sub(keep, sheet)
-    for path in [*static.glob("*.css"), *(static / "styles").glob("sphinx-book-theme.css")]:
+    for path in [
+        *static.glob("*.css"),
+        *(static / "styles").glob("sphinx-book-theme.css"),
+    ]:
         smaller += path.read_text(encoding="utf8")
-    wanted |= {int(code, 16) for code in re.findall(r'"\\([ef][0-9a-f]{3})"', smaller)}
+    wanted |= {
+        int(code, 16) for code in re.findall(r'"\\([ef][0-9a-f]{3})"', smaller)
+    }
     wanted |= {ord(letter) for letter in re.findall("[\ue000-\uf8ff]", smaller)}
     theme.write_text(named.sub(keep, sheet), encoding="utf8")
     rules = []
@@ -165,7 +224,9 @@ def _icons(site: Path) -> None:
         here = wanted & set(font.getBestCmap())
         if not here or (style not in used and style != "fa-solid"):
             continue
-        options = subset.Options(flavor="woff", layout_features=[], notdef_outline=True)
+        options = subset.Options(
+            flavor="woff", layout_features=[], notdef_outline=True
+        )
         cut = subset.Subsetter(options)
         cut.populate(unicodes=here)
         cut.subset(font)
@@ -181,14 +242,19 @@ def _figures(site: Path) -> None:
     for path in (site / "_images").glob("*.png"):
         with Image.open(path) as image:
             if image.mode != "P":
-                smaller = image.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+                smaller = image.convert("RGB").quantize(
+                    256, dither=Image.Dither.NONE
+                )
                 smaller.save(path, optimize=True)
 
 
 def _mathjax(site: Path) -> None:
     folder = site / "_static" / "mathjax"
     for path in [*folder.glob("*"), *(folder / name for name in MATHJAX_DROPPED)]:
-        if path.name not in MATHJAX_KEPT or path.relative_to(folder).as_posix() in MATHJAX_DROPPED:
+        if (
+            path.name not in MATHJAX_KEPT
+            or path.relative_to(folder).as_posix() in MATHJAX_DROPPED
+        ):
             shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
