@@ -36,7 +36,9 @@ if not PAGES:
 elif not (CHROMIUM and shutil.which("node")):
     missing = "there is no Chromium, or no node"
 elif not (TOOLS / "node_modules" / "playwright-core").is_dir():
-    missing = "tests/browser has no node_modules: run make test-pages"
+    missing = "tests/browser has no node_modules: run make test-site"
+elif int(subprocess.run(["node", "-p", "parseInt(process.versions.node)"], capture_output=True, text=True).stdout) < 20:
+    missing = "node is older than 20"
 elif metadata.version("sphinx-book-theme").split(".")[:2] < ["1", "2"]:
     missing = "an older theme: the site is published with the newest"
 if missing and os.environ.get("DPBOOK_PAGES") == "required":
