@@ -62,26 +62,49 @@ class Server(ThreadingHTTPServer):
         pass
 
 
-@pytest.fixture(scope="module")
-def seen():
-    server = Server(("127.0.0.1", 0), functools.partial(Quiet, directory=str(SITE)))
+def browse(site, pages, prints=(), searches=()):
+    server = Server(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    task = {
-        "base": f"http://127.0.0.1:{server.server_port}/",
-        "pages": PAGES,
-        "prints": [SHEET],
-        "searches": ["sensitivity", "Gaussian noise", "clipped_sum", "epsilon_for_error"],
-        "chromium": CHROMIUM,
-    }
+    base = f"http://127.0.0.1:{server.server_port}/"
+    task = {"base": base, "pages": pages, "prints": prints, "searches": searches, "chromium": CHROMIUM}
     try:
         done = subprocess.run(
-            ["node", "pages.mjs", json.dumps(task)], cwd=TOOLS, capture_output=True, text=True, timeout=600
+            ["node", "pages.mjs", json.dumps(task)], cwd=TOOLS, capture_output=True, text=True, timeout=900
         )
     finally:
         server.shutdown()
         server.server_close()
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def seen():
+    return browse(SITE, PAGES, [SHEET], ["sensitivity", "Gaussian noise", "clipped_sum", "epsilon_for_error"])
+
+
+FAULTY = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Faults</title>
+<style>.pale { color: #bbb; background: #fff } html[data-theme="dark"] .dark { color: #222; background: #111 }</style>
+</head><body><main><h1>Faults</h1>
+<p class="pale">Too pale</p><p class="dark">Too dark in the dark</p><div style="width: 500px">Too wide for a phone</div>
+<img src="https://example.org/x.png" alt="from elsewhere"><img src="missing.png"><button></button>
+<script>console.error("an error"); null.x;</script></main></body></html>"""
+
+
+def test_a_faulty_page_is_found_out(tmp_path):
+    (tmp_path / "faulty.html").write_text(FAULTY, encoding="utf8")
+    (page,) = browse(tmp_path, ["faulty.html"])["found"]
+    assert "https://example.org/x.png" in page["external"]
+    assert any(failed.startswith("404") and failed.endswith("missing.png") for failed in page["failed"])
+    assert any("an error" in error for error in page["errors"])
+    assert any("TypeError" in error for error in page["errors"])
+    views = {(view["width"], view["theme"]): view for view in page["views"]}
+    for (width, theme), view in views.items():
+        assert bool(view["wide"]) == (width == 390)
+        assert any(finding.startswith("color-contrast: .pale") for finding in view["axe"])
+        assert any(finding.startswith("color-contrast: .dark") for finding in view["axe"]) == (theme == "dark")
+        if theme == "light":
+            assert {"image-alt", "button-name"} <= {finding.split(":")[0] for finding in view["axe"]}
 
 
 def problems(seen, find):
@@ -160,6 +183,6 @@ def test_html_is_valid():
 
 
 if __name__ == "__main__":  # the figures: python tests/test_pages.py
-    figures = weights(seen.__wrapped__())
+    figures = weights(browse(SITE, PAGES))
     for address, (own, shared) in sorted(figures.items(), key=lambda item: -item[1][0]):
         print(f"{own / 1000:7.0f} KB  + MathJax {shared / 1000:4.0f} KB  {address}")
