@@ -8,6 +8,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SITE   := _build/html
 NBVAL  := --nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with=tests/nbval_sanitize.cfg
+IN_SITE := --ignore=tests/test_site.py --ignore=tests/test_pages.py --ignore=tests/test_live.py
 export PYTHONWARNINGS ?= ignore::DeprecationWarning
 
 .PHONY: help install live book serve test lint test-unit test-notebooks test-site test-lowest notebooks bench bench-queries clean
@@ -37,8 +38,12 @@ live: $(STAMP)
 $(LIVE): $(wildcard dpbook/*.py) tools/fetch_pyodide.py
 	$(BIN)/python tools/fetch_pyodide.py --again
 
+# Sphinx does not write pages anew when the site's own extension or templates change.
+_build/.site-stamp: $(wildcard book/_ext/*.py) _config.yml $(wildcard book/_templates/*)
+	@rm -rf _build/.doctrees && mkdir -p _build && touch $@
+
 # The copy: a build in which no page has changed copies no script.
-book: $(STAMP) _build/.package-stamp $(wildcard $(LIVE))
+book: $(STAMP) _build/.package-stamp _build/.site-stamp $(wildcard $(LIVE))
 	$(BIN)/jupyter-book build . -W -n --keep-going --quiet
 	@rm -rf $(SITE)/_static/pyodide && cp -R book/_static/. $(SITE)/_static/
 	@echo "The book is in $(SITE). Open $(SITE)/index.html, or run: make serve"
@@ -56,13 +61,13 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test-unit: $(STAMP)
-	MPLBACKEND=Agg $(BIN)/python -m pytest -q --ignore=tests/test_site.py --ignore=tests/test_live.py
+	MPLBACKEND=Agg $(BIN)/python -m pytest -q $(IN_SITE)
 
 test-notebooks: $(STAMP)
 	$(BIN)/python -m pytest -q $(NBVAL) book
 
 test-site: book tests/browser/node_modules
-	$(BIN)/python -m pytest -q -rs tests/test_site.py tests/test_live.py
+	$(BIN)/python -m pytest -q -rs tests/test_site.py tests/test_pages.py tests/test_live.py
 
 # What drives the system's own browser. Without npm or a browser, those tests are skipped and say so.
 tests/browser/node_modules: tests/browser/package.json
@@ -73,7 +78,7 @@ PYTHON310 ?= python3.10
 test-lowest:
 	$(PYTHON310) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -e .[plots] pytest hypothesis pandas -c tests/lowest.txt
-	MPLBACKEND=Agg .venv-lowest/bin/python -m pytest -q tests dpbook --ignore=tests/test_site.py --ignore=tests/test_live.py --ignore=tests/test_notebooks.py --ignore=tests/test_packaging.py
+	MPLBACKEND=Agg .venv-lowest/bin/python -m pytest -q tests dpbook $(IN_SITE) --ignore=tests/test_notebooks.py --ignore=tests/test_packaging.py
 
 notebooks: $(STAMP)
 	$(BIN)/python tools/run_notebooks.py
@@ -91,4 +96,4 @@ bench-queries: .venv-peers/.installed
 	.venv-peers/bin/python -W ignore tests/benchmarks/queries.py
 
 clean:
-	rm -rf _build dist build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf _build tests/browser/node_modules dist build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

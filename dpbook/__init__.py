@@ -14,6 +14,7 @@
 - `dpbook.risk`: what ε means
 - `dpbook.tuning`: choosing parameters
 - `dpbook.budget`: a ledger in front of the data
+- `dpbook.exercises`: answers of the exercises, checked
 - `dpbook.datasets`: synthetic data
 - `dpbook.plots`: pictures; needs matplotlib and is imported only when asked for
 """
@@ -23,6 +24,7 @@ from dpbook import (
     budget,
     composition,
     datasets,
+    exercises,
     gaussian,
     laplace,
     loss_grid,
@@ -46,6 +48,7 @@ __all__ = [
     "composition",
     "datasets",
     "discrete_laplace_mechanism",
+    "exercises",
     "gaussian",
     "gaussian_mechanism",
     "laplace",

@@ -15,8 +15,10 @@ try:
 except ImportError as error:
     raise ImportError('dpbook.plots needs matplotlib: pip install matplotlib, or ".[plots]" in the project') from error
 
-# After Okabe and Ito's palette, dark and light in turn, so that neighbours differ in grey too.
-COLORS = ("#0b4f8a", "#e08214", "#00664b", "#d48bb5", "#6b3d00", "#56b4e9")
+# After Okabe and Ito's palette, dark and light in turn, so that neighbours differ in grey too. Each has a contrast of 3
+# or more with white, and with the dark page when the site turns the figure dark. The site's own colours are the same
+# (book/_static/custom.css).
+COLORS = ("#0b4f8a", "#d17a00", "#00664b", "#cc79a7", "#5c3200", "#3399d6")
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 MARKERS = ("o", "s", "^", "D", "v", "P")
 

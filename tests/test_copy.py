@@ -295,7 +295,7 @@ def test_help(capsysbinary):
         (["copy", "lapalce"], "there is no module 'lapalce'; did you mean laplace?"),
         (["copy", "../noise"], "there is no module '../noise'"),
         (["copy", "_validate"], "there is no module '_validate'"),
-        (["copy", "zzz"], "The modules are: datasets, gaussian"),
+        (["copy", "zzz"], "The modules are: datasets, exercises, gaussian"),
         (["copy", "noise", "--list"], "give the name of one module"),
         (["copy", "--list", "-o", "x.py"], "-o and --force go with the name of a module"),
         (["copy", "noise", "-o", "no/such/folder/x.py"], "cannot write"),
@@ -740,4 +740,4 @@ def test_chapters_offer_the_copy_of_their_module_in_the_same_words():
             assert WORDING.format(name=name) in text, path.name
         if path.stem in PUBLIC:
             assert path.stem in names, f"{path.name} has no admonition:\n{WORDING.format(name=path.stem)}"
-    assert offered >= set(PUBLIC) - {"datasets", "plots"}
+    assert offered >= set(PUBLIC) - {"datasets", "exercises", "plots"}

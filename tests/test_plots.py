@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 
 mpl.use("Agg")
@@ -85,6 +86,62 @@ def test_style():
 def test_neighbouring_colours_differ_in_greyscale():
     grey = [sum(w * v for w, v in zip((0.299, 0.587, 0.114), to_rgb(c), strict=True)) for c in plots.COLORS]
     assert min(abs(b - a) for a, b in itertools.pairwise(grey)) >= 0.08
+
+
+# What the site does to figures in the dark theme, as in book/_static/custom.css: invert(1) hue-rotate(180deg)
+# brightness(.92), then screen with the page. The matrix of hue-rotate is that of the CSS Filter Effects module.
+C, S = -1.0, 0.0
+HUE = np.array([
+    [0.213 + C * 0.787 - S * 0.213, 0.715 - C * 0.715 - S * 0.715, 0.072 - C * 0.072 + S * 0.928],
+    [0.213 - C * 0.213 + S * 0.143, 0.715 + C * 0.285 + S * 0.140, 0.072 - C * 0.072 - S * 0.283],
+    [0.213 - C * 0.213 - S * 0.787, 0.715 - C * 0.715 + S * 0.715, 0.072 + C * 0.928 + S * 0.072],
+])  # fmt: skip
+DARK_PAGE = np.array(to_rgb("#121212"))
+# Machado, Oliveira and Fernandes (2009), severity 1, for linear RGB.
+BLINDNESS = {
+    "none": np.eye(3),
+    "protan": np.array([[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]]),
+    "deutan": np.array([[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]]),
+    "tritan": np.array([[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]]),
+}
+
+
+def in_the_dark(color):
+    shown = np.clip(HUE @ (1 - np.array(to_rgb(color))), 0, 1) * 0.92
+    return 1 - (1 - shown) * (1 - DARK_PAGE)
+
+
+def linear(rgb):
+    rgb = np.asarray(rgb)
+    return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+
+
+def contrast(one, two):
+    low, high = sorted(float(linear(c) @ [0.2126, 0.7152, 0.0722]) for c in (one, two))
+    return (high + 0.05) / (low + 0.05)
+
+
+def lab(rgb, blindness):
+    seen = np.clip(BLINDNESS[blindness] @ linear(rgb), 0, 1)
+    xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]) @ seen
+    f = np.cbrt(xyz / [0.9505, 1, 1.089])
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+def test_figures_are_legible_on_both_pages():
+    for color in plots.COLORS:
+        assert contrast(to_rgb(color), (1, 1, 1)) >= 3, color
+        assert contrast(in_the_dark(color), DARK_PAGE) >= 3, color
+    assert contrast(in_the_dark("black"), in_the_dark("white")) >= 12  # letters and axes
+    assert np.allclose(in_the_dark("white"), DARK_PAGE)  # the white ground vanishes
+
+
+@pytest.mark.parametrize("blindness", BLINDNESS)
+def test_colours_differ_for_colour_blind_eyes(blindness):
+    for view in (to_rgb, in_the_dark):
+        seen = [lab(view(color), blindness) for color in plots.COLORS]
+        apart = min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2))
+        assert apart >= (8 if blindness == "tritan" else 14), (view, apart)
 
 
 @pytest.mark.parametrize(("module", "loaded"), [("dpbook", False), ("dpbook.plots", True)])

@@ -1,12 +1,16 @@
 """The built site: every link inside it leads somewhere, every picture has a text, nothing is fetched from elsewhere."""
 
+import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from dpbook import __version__
 from dpbook._copy import copy_text, module_names
+from dpbook.plots import COLORS
 
 SITE = Path(__file__).parent.parent / "_build" / "html"
 # The theme leaves templates of its own under _static: they are no pages.
@@ -71,6 +75,9 @@ def test_what_is_fetched_exists(site):
 def test_pictures_have_a_text_that_is_no_file_name(site):
     for path, page in site.items():
         for src, alt in page.images:
+            if src.endswith("/logo.svg") or src == "_static/logo.svg":  # beside the name of the book: nothing to add
+                assert alt == ""
+                continue
             assert alt, f"{path.name}: {src}"
             assert ".png" not in alt, f"{path.name}: {src}"
 
@@ -90,3 +97,107 @@ def test_chapters_lead_to_the_copy_of_their_module(site):
 def test_every_chapter_was_built(site):
     names = {path.stem for path in site if path.parent.name == "book"}
     assert {"intro", "concepts", "sensitivity", "laplace", "gaussian", "tuning", "copying", "api", "glossary"} <= names
+
+
+ROOT = SITE.parent.parent
+BOOK = ROOT / "book"
+
+
+def test_the_site_and_the_figures_have_the_same_colours():
+    css = (BOOK / "_static" / "custom.css").read_text(encoding="utf8")
+    for i, color in enumerate(COLORS, start=1):
+        assert f"--dp-{i}: {color};" in css
+    for name in ("logo.svg", "favicon.svg"):
+        assert COLORS[0] in (BOOK / "_static" / name).read_text(encoding="utf8")
+
+
+def test_every_question_leads_to_a_section(site):
+    lines = [line for line in (BOOK / "questions.md").read_text(encoding="utf8").splitlines() if line.startswith("- ")]
+    assert len(lines) >= 40
+    assert all(re.search(r"[?…] \[\]\([\w.]+#\S+\)$", line) for line in lines)
+    links = [link for link in site[SITE / "book" / "questions.html"].links if ".html#" in link]
+    assert len(links) >= len(lines)  # that they lead somewhere is tested above
+
+
+def test_glossary_entries_are_complete():
+    entries = re.findall(r"^(\w.*)\n((?:    .*\n\n?)+)", (BOOK / "glossary.md").read_text(encoding="utf8"), re.M)
+    assert len(entries) >= 25
+    for term, text in entries:
+        assert re.search(r"Chinese: .*[\u4e00-\u9fff].*\. Chapter: \{doc\}`\w+`\.", text), term
+        assert len(text.split("\n\n")[0]) > 30, term
+
+
+def test_every_reference_has_an_address():
+    for entry in (BOOK / "references.bib").read_text(encoding="utf8").split("\n@"):
+        assert re.search(r"\b(doi|url|eprint)\s*=\s*\{\S+\}", entry), entry[:60]
+
+
+def test_address_of_the_site_stands_in_one_place():
+    config = (ROOT / "_config.yml").read_text(encoding="utf8")
+    (base,) = re.findall(r"^  baseurl: (\S+)$", config, re.M)
+    (repository,) = re.findall(r"^  url: (\S+)$", config, re.M)
+    assert config.count(base) == config.count(repository) == 1
+    page = (SITE / "book" / "intro.html").read_text(encoding="utf8")
+    assert f'<meta property="og:image" content="{base}_static/social.png"' in page
+    assert (SITE / "_static" / "social.png").exists()
+    assert f'<link rel="canonical" href="{base}book/intro.html"' in page
+    for known in re.findall(r"<loc>(.*?)</loc>", (SITE / "sitemap.xml").read_text(encoding="utf8")):
+        assert (SITE / known.removeprefix(base)).is_file(), known
+    not_found = (SITE / "404.html").read_text(encoding="utf8")
+    for link in re.findall(r'<a href="(.*?)"', not_found):
+        assert link.startswith(base), link
+        assert (SITE / link.removeprefix(base)).is_file(), link
+
+
+def test_the_code_is_one_click_from_the_reference():
+    api = (SITE / "book" / "api.html").read_text(encoding="utf8")
+    names = re.findall(r'<dt class="sig sig-object py" id="(dpbook\.\w+\.\w+)">', api)
+    assert len(names) >= 40
+    for name in names:
+        module, _, function = name.rpartition(".")
+        page = SITE / "_modules" / Path(*module.split(".")).with_suffix(".html")
+        assert f'href="../_modules/{module.replace(".", "/")}.html#{function}"' in api, name
+        assert f'id="{function}"' in page.read_text(encoding="utf8"), name
+
+
+def test_status_lists_every_notebook_and_the_versions():
+    page = (SITE / "book" / "status.html").read_text(encoding="utf8")
+    for path in BOOK.glob("*.ipynb"):
+        assert f'href="{path.stem}.html"' in page, path.stem
+    assert page.count("<p>passed</p>") == len(list(BOOK.glob("*.ipynb")))
+    for name in ("Python", "numpy", "scipy", "dpbook"):
+        assert re.search(rf"{name}: \d+\.\d+", page), name
+
+
+def test_citation_and_changelog_are_shown():
+    cite = (SITE / "book" / "cite.html").read_text(encoding="utf8")
+    assert f"version: {__version__}" in re.sub(r"<.*?>", "", cite)
+    assert __version__ in (SITE / "book" / "changelog.html").read_text(encoding="utf8")
+
+
+def test_icons_come_from_the_small_font():
+    """A new icon is in the font by itself; the theme's whole set is not loaded."""
+    css = (SITE / "_static" / "icons.css").read_text(encoding="utf8")
+    for font in re.findall(r"url\((.*?)\)", css):
+        assert 500 < (SITE / "_static" / font).stat().st_size < 20_000
+    assert not any("fontawesome.js" in src for path in PAGES for src in Page(path).fetched)
+
+
+def test_what_the_extension_mends():
+    sys.path.insert(0, str(BOOK / "_ext"))
+    try:
+        import dpsite
+    finally:
+        sys.path.pop(0)
+    table = '<table border="1" class="dataframe"><tr style="text-align: right;"><th></th><th>a</th></tr></table>'
+    assert dpsite.mend(table) == '<table class="dataframe"><tr><td></td><th>a</th></tr></table>'
+    assert dpsite.mend('<img alt="差分隐私">') == '<img alt="差分隐私">'
+    assert dpsite.mend("<p>DP: 差分隐私, ε</p>") == '<p>DP: <span lang="zh-Hans">差分隐私</span>, ε</p>'
+    assert dpsite.mend("<p>差分隐私</p>", chinese_site=True) == "<p>差分隐私</p>"
+    assert dpsite.lean('<script src="a/searchindex.js?v=1"></script>', "search") != ""
+    assert dpsite.lean('<script src="a/searchindex.js?v=1"></script>', "book/intro") == ""
+
+
+def test_no_table_has_an_empty_header(site):
+    for path in site:
+        assert not re.search(r"<th[^>]*>\s*</th>", path.read_text(encoding="utf8")), path.name
