@@ -55,6 +55,8 @@ def form_and_numbers(output: Any) -> tuple[Any, tuple[float, ...]]:
             return "number", (np.inf if output > 0 else -np.inf,)
     if isinstance(output, Raised):
         return output, ()
+    if isinstance(output, np.generic) and output.dtype.kind not in "c":
+        output = output.item()  # text, bytes, dates
     if isinstance(output, (complex, np.complexfloating)):
         return "complex", (float(output.real), float(output.imag))
     if isinstance(output, Mapping):
@@ -124,10 +126,6 @@ class View(NamedTuple):
     score: Callable[[FloatArray], FloatArray]
 
 
-def _linear(name: str, weights: FloatArray) -> View:
-    return View(name, lambda x: np.asarray(x @ weights))
-
-
 def views(sides: Sequence[Draws], forms: Sequence[Any]) -> list[View]:
     """Return the scores to try. Directions are fitted to these draws alone."""
     first, second = (d.values[d.codes == 0] for d in sides)
@@ -140,38 +138,51 @@ def _numeric_views(first: FloatArray, second: FloatArray) -> list[View]:
     if width == 1:
         return [View("the released value", lambda x: x[:, 0])]
     good = [x[np.isfinite(x).all(axis=1)] for x in (first, second)]
-    result = [View("the sum of the entries", lambda x: x.sum(axis=1))]
-    if min(map(len, good)) < 2:
-        order = np.arange(width)
-    else:
+    order, fitted = np.arange(width), []
+    if min(map(len, good)) >= 2:
         mean, spread = [x.mean(axis=0) for x in good], [x.std(axis=0) for x in good]
         gap, scale = mean[0] - mean[1], np.hypot(*spread) + 1e-300
         order = np.argsort(-(np.abs(gap) + np.abs(spread[0] - spread[1])) / scale, kind="stable")
-        middle = [np.median(x, axis=0) for x in good]
-        sizes = np.maximum(np.abs(good[0] - middle[0]).mean(axis=0), 1e-300)
-        result.append(
-            View(
-                "the L1 distance to the second middle minus that to the first",
-                lambda x: ((np.abs(x - middle[1]) - np.abs(x - middle[0])) / sizes).sum(axis=1),
-            )
-        )
-        if width <= 200:
-            cov = sum(np.atleast_2d(np.cov(x, rowvar=False)) for x in good)
-            cov = cov + np.eye(width) * (1e-9 * np.trace(cov) / width + 1e-300)  # finds directions without any noise
-            direction = np.linalg.solve(cov, gap)
-            size = np.abs(direction).max()
-            if np.isfinite(size) and size > 0:
-                result.append(_linear("the best linear score", direction / size))
-    result.append(View("the largest entry", lambda x: x.max(axis=1)))
-    result.append(View("the smallest entry", lambda x: x.min(axis=1)))
+        fitted = _fitted_views(good, gap)
+    # Where two views do equally well the first one names the event: simple ones come first.
+    result = [View(f"entry {i}", lambda x, i=i: x[:, i]) for i in sorted(order[:MOST_COORDINATES].tolist())]  # type: ignore[misc]
+    for i, j in itertools.combinations(sorted(order[:MOST_PAIRED].tolist()), 2):
+        result.append(View(f"entry {j} minus entry {i}", lambda x, i=i, j=j: x[:, j] - x[:, i]))  # type: ignore[misc]
+    result += [
+        View("the sum of the entries", lambda x: x.sum(axis=1)),
+        View("the largest entry", lambda x: x.max(axis=1)),
+        View("the smallest entry", lambda x: x.min(axis=1)),
+    ]
     if width <= 64:
         result.append(
             View("the number of different entries", lambda x: 1.0 + (np.diff(np.sort(x, axis=1)) != 0).sum(axis=1))
         )
-    chosen = sorted(order[:MOST_COORDINATES].tolist())
-    result += [View(f"entry {i}", lambda x, i=i: x[:, i]) for i in chosen]  # type: ignore[misc]
-    for i, j in itertools.combinations(sorted(order[:MOST_PAIRED].tolist()), 2):
-        result.append(View(f"entry {j} minus entry {i}", lambda x, i=i, j=j: x[:, j] - x[:, i]))  # type: ignore[misc]
+    return result + fitted
+
+
+def _fitted_views(good: Sequence[FloatArray], gap: FloatArray) -> list[View]:
+    """Return the likelihood ratio of Laplace noise, and the best linear score, with constants from these draws."""
+    middle = [np.median(x, axis=0) for x in good]
+    sizes = np.maximum(np.abs(good[0] - middle[0]).mean(axis=0), 1e-300)
+    result = [
+        View(
+            "the L1 distance to the second middle minus that to the first",
+            lambda x: ((np.abs(x - middle[1]) - np.abs(x - middle[0])) / sizes).sum(axis=1),
+        )
+    ]
+    width = len(gap)
+    if width <= 200:
+        with np.errstate(all="ignore"):
+            cov = sum(np.atleast_2d(np.cov(x, rowvar=False)) for x in good)
+            cov = cov + np.eye(width) * (1e-9 * np.trace(cov) / width + 1e-300)  # finds directions without any noise
+        if np.isfinite(cov).all() and np.isfinite(gap).all():
+            try:
+                direction = np.linalg.solve(cov, gap)
+            except np.linalg.LinAlgError:
+                return result
+            size = np.abs(direction).max()
+            if np.isfinite(size) and size > 0:
+                result.append(View("the best linear score", lambda x: np.asarray(x @ (direction / size))))
     return result
 
 
@@ -200,13 +211,14 @@ class Partition:
         tail = 2.0 ** -np.arange(6, 40)
         tail = tail[tail * len(ordered) >= 1]
         levels = np.concatenate([np.linspace(0, 1, 97), tail, 1 - tail])
-        return ordered[np.rint(levels * (len(ordered) - 1)).astype(np.int64)]
+        chosen: FloatArray = ordered[np.rint(levels * (len(ordered) - 1)).astype(np.int64)]
+        return chosen
 
     def _scores(self, draws: Draws) -> FloatArray:
         with np.errstate(all="ignore"):
             scores = np.array(self.view.score(draws.values), dtype=np.float64)
-        scores[draws.codes != 0] = np.nan
-        return np.asarray(scores)
+        result: FloatArray = np.where(draws.codes == 0, scores, np.nan)
+        return result
 
     def cells(self, draws: Draws) -> IntArray:
         scores = self._scores(draws)
@@ -219,8 +231,8 @@ class Partition:
 
     def short(self, mask: npt.NDArray[np.bool_], weight: FloatArray) -> str:
         """Return a label for a picture, without the name of the score."""
-        text = self.describe(mask, weight).replace("the output is ", "")
-        return text.replace(f"{self.view.name} = ", "").replace(self.view.name, "·")
+        text = self.describe(mask, weight).replace("the output is ", "").strip("'")
+        return text.replace(f"{self.view.name} = ", "").replace(self.view.name, "·") if self.view.name else text
 
     def describe(self, mask: npt.NDArray[np.bool_], weight: FloatArray) -> str:
         """Say what the event is, in the fewest words; of many parts, the one with the most weight is named."""
@@ -274,4 +286,4 @@ class Partition:
         rising = np.concatenate([np.arange(self.numeric), rest])
         falling = np.concatenate([np.arange(self.numeric)[::-1], rest])
         by_ratio = np.argsort(-evidence, kind="stable")
-        return [(by_ratio, 0.02)] + ([(rising, 0.0), (falling, 0.0)] if self.view.name else [])
+        return [(by_ratio, 0.02), (rising, 0.0), (falling, 0.0)] if self.view.name else [(by_ratio, 0.0)]

@@ -31,30 +31,38 @@ MARGIN = 1e-9  # relative: how far a bound is moved to the safe side of SciPy's 
 VIOLATED, NOT_REFUTED, NO_POWER = "violated", "not refuted", "too few draws to refute"
 
 
-def _lower(hits: Any, draws: int, level: float) -> FloatArray:
-    """Return the p for which ``P(X >= hits) = level``, X binomial: below the true p, but for that probability."""
-    k = np.asarray(hits, dtype=np.float64)
-    low = special.betaincinv(np.maximum(k, 1.0), draws - np.maximum(k, 1.0) + 1.0, level)
-    low = np.where(k >= draws, math.exp(math.log(level) / draws), low)
-    return np.where(k <= 0, 0.0, low * (1.0 - MARGIN))
+def _bounds(hits: int, draws: int, level: float) -> tuple[float, float]:
+    """Return the p with ``P(X >= hits) = level`` and the p with ``P(X <= hits) = level``, for X binomial.
 
-
-def _upper(hits: Any, draws: int, level: float) -> FloatArray:
-    """Return the p for which ``P(X <= hits) = level``."""
-    k = np.asarray(hits, dtype=np.float64)
-    high = special.betaincinv(k + 1.0, np.maximum(draws - k, 1.0), 1.0 - level)
-    high = np.where(k <= 0, -math.expm1(math.log(level) / draws), high)
-    return np.where(k >= draws, 1.0, np.minimum(high * (1.0 + MARGIN), 1.0))
-
-
-def _certain_bounds(hits: int, draws: int, level: float) -> tuple[float, float]:
-    """Return both bounds, each checked against the distribution that it inverts, and moved until it holds."""
-    low, high = float(_lower(hits, draws, level)), float(_upper(hits, draws, level))
+    Each is checked against the distribution that it inverts, and moved to the safe side until it holds.
+    """
+    low, high = 0.0, 1.0
+    if hits > 0:
+        low = float(special.betaincinv(hits, draws - hits + 1, level)) if hits < draws else level ** (1 / draws)
+        low *= 1.0 - MARGIN
+    if hits < draws:
+        high = float(special.betaincinv(hits + 1, draws - hits, 1.0 - level))
+        high = min(1.0, (high if hits else -math.expm1(math.log(level) / draws)) * (1.0 + MARGIN))
     while low > 0.0 and special.bdtrc(hits - 1, draws, low) > level:
         low *= 1.0 - 1e-7
     while high < 1.0 and special.bdtr(hits, draws, high) > level:
         high = min(1.0, high * (1.0 + 1e-7))
     return low, high
+
+
+def _rough_bounds(hits: IntArray, other_hits: IntArray, draws: int, level: float) -> tuple[FloatArray, FloatArray]:
+    """Return about the lower bounds of the one and the upper bounds of the other: good enough to choose an event.
+
+    Gamma quantiles by Wilson and Hilferty, and from Poisson to binomial by a shift of the denominator; a hundred times
+    faster than the exact inverse; off by a few per cent from ten hits on, and too low for fewer.
+    """
+    z = -float(special.ndtri(level))
+    k = np.maximum(hits, 1).astype(np.float64)
+    rate = k * np.maximum(0.0, 1 - 1 / (9 * k) - z / (3 * np.sqrt(k))) ** 3
+    low = np.where(hits == 0, 0.0, 2 * rate / (2 * draws - k + 1 + rate))
+    k = (other_hits + 1).astype(np.float64)
+    rate = k * (1 - 1 / (9 * k) + z / (3 * np.sqrt(k))) ** 3
+    return low, np.minimum(1.0, 2 * rate / (2 * draws - k + 1 + rate))
 
 
 def clopper_pearson(*, hits: int, draws: int, alpha: float) -> tuple[float, float]:
@@ -93,7 +101,7 @@ def clopper_pearson(*, hits: int, draws: int, alpha: float) -> tuple[float, floa
     k, n, level = _validate.integer(0, hits=hits), _validate.integer(draws=draws), _validate.open_unit(alpha=alpha)
     if k > n:
         raise ValueError(f"hits must be at most draws={n}, got {k}")
-    return _certain_bounds(k, n, level / 2)
+    return _bounds(k, n, level / 2)
 
 
 def epsilon_bound(*, hits: int, other_hits: int, draws: int, delta: float = 0.0, alpha: float) -> float:
@@ -139,7 +147,7 @@ def epsilon_bound(*, hits: int, other_hits: int, draws: int, delta: float = 0.0,
     for name, count in (("hits", k), ("other_hits", other)):
         if count > n:
             raise ValueError(f"{name} must be at most draws={n}, got {count}")
-    low, high = _certain_bounds(k, n, level / 2)[0], _certain_bounds(other, n, level / 2)[1]
+    low, high = _bounds(k, n, level / 2)[0], _bounds(other, n, level / 2)[1]
     return math.log((low - d) / high) * (1.0 - MARGIN) if low - d > high else 0.0
 
 
@@ -179,9 +187,10 @@ def epsilon_ceiling(*, draws: int, delta: float = 0.0, alpha: float) -> float:
 class Audit:
     """What an audit found: `lower_bound` is at most the true ε with confidence ``1 - alpha``.
 
-    All counts are of draws that had no say in the choice of the event. `verdict` is "violated" (the bound is above the claimed ε), "not refuted" (which proves nothing), or "too few draws
-    to refute" (the ceiling is not above the claim). `share` is the event's share of the draws of the side on which it
-    is likelier, `other_share` that of the other; `likelier` names the side: 1 for the first input, 2 for the second.
+    `verdict` is "violated" (the bound is above the claimed ε), "not refuted" (which proves nothing), or "too few draws
+    to refute" (the ceiling is not above the claim). `hits` counts the event on the input on which it was expected to
+    be likelier, `other_hits` on the other; `likelier` names that input: 1 for the first, 2 for the second. All counts
+    are of the `tested` draws of each input, which had no say in the choice of the event.
     """
 
     epsilon: float
@@ -361,17 +370,18 @@ def _look(sides: tuple[list[Batch], list[Batch]], epsilon: float, delta: float, 
         choice_counts = [np.bincount(partition.cells(d), minlength=size) for d in choosing]
         for likelier in (0, 1):
             a, b = choice_counts[likelier], choice_counts[1 - likelier]
-            for order, handicap in partition.orders(order_counts[likelier], order_counts[1 - likelier]):
-                p = _lower(np.cumsum(a[order]), n_choice, level / 2) - delta
-                q = _upper(np.cumsum(b[order]), n_choice, level / 2)
-                with np.errstate(divide="ignore", invalid="ignore"):
-                    value = np.where(p > 0, np.log(p / q), -np.inf) - handicap
+            orders = partition.orders(order_counts[likelier], order_counts[1 - likelier])
+            for order, handicap in orders:
+                p, q = _rough_bounds(np.cumsum(a[order]), np.cumsum(b[order]), n_choice, level / 2)
+                value = np.log(np.maximum(p - delta, 1e-300) / q) - handicap
                 at = int(np.argmax(value))
                 if value[at] > best[0] or best[1] is None:
                     mask = np.zeros(size, dtype=np.bool_)
                     mask[order[: at + 1]] = True
                     empty = a + b + order_counts[0] + order_counts[1] == 0
-                    mask[empty & (handicap > 0)] = False  # only a threshold takes cells in which nothing was seen
+                    mask[empty & (order is orders[0][0])] = (
+                        False  # only a threshold takes cells in which nothing was seen
+                    )
                     mask[partition.numeric :][empty[partition.numeric :]] = False
                     best = (float(value[at]), (partition, mask, likelier, order, a + b))
     partition, mask, likelier, order, weight = best[1]
@@ -389,6 +399,7 @@ def _picture(partition: Partition, cells: list[IntArray], likelier: int, order: 
     shares = counts / counts.sum(axis=1, keepdims=True)
     total = np.cumsum(shares[:, order], axis=1)
     roc = np.array([total[1 - likelier], 1.0 - total[likelier]])
+    roc = np.concatenate([[[0.0], [1.0]], roc], axis=1)
     roc = np.clip(roc[:, np.unique(np.linspace(0, roc.shape[1] - 1, 200).astype(np.int64))], 0.0, 1.0)
     used = np.flatnonzero(counts.sum(axis=0))
     if len(used) <= 24 or partition.numeric < 40:
@@ -402,6 +413,6 @@ def _picture(partition: Partition, cells: list[IntArray], likelier: int, order: 
     ends = np.concatenate([[cuts[0]], cuts, [cuts[-1]]])
     middle = np.empty(partition.numeric)
     middle[1::2], middle[::2] = cuts, (ends[:-1] + ends[1:]) / 2
-    at = np.clip(np.searchsorted(edges, middle, "right") - 1, 0, 39)
-    histogram = np.array([np.bincount(at, weights=s[: partition.numeric], minlength=40) for s in shares])
+    at = np.searchsorted(edges, middle, "right")  # 0 and 41 are outside
+    histogram = np.array([np.bincount(at, weights=s[: partition.numeric], minlength=42)[1:41] for s in shares])
     return partition.view.name, edges, histogram, (), roc

@@ -21,9 +21,9 @@ import pandas as pd
 import pytest
 
 import dpbook
-from dpbook import datasets, gaussian, laplace, noise, sensitivity, tuning
+from dpbook import audit, checks, datasets, gaussian, laplace, noise, sensitivity, tuning
 
-MODULES = (laplace, gaussian, noise, sensitivity, tuning, datasets)
+MODULES = (audit, checks, laplace, gaussian, noise, sensitivity, tuning, datasets)
 SECRET = 123454321.5  # a value that no message about data may repeat
 
 
@@ -120,6 +120,15 @@ ACCEPTED: dict[str, set[str]] = {
     "absent": {"none"},
     "rng": {"none"},
     "callable": set(),
+    "callable_or_none": {"none"},
+    "draws": set(),  # whole numbers from 16 on
+    "flag": {"true", "false", "numpy_bool"},
+    "flag_or_none": {"true", "false", "numpy_bool", "none"},
+    "anything": set(INPUTS),
+    "sequence": {"list12", "ints12", "floats12", "read_only", "bool_array", "object_array", "ragged"}
+    | {"complex_array", "text_array", "longdouble_array", "empty_array", "empty_list", "masked"},
+    "dataset": {"list12", "ints12", "floats12", "read_only", "bool_array", "object_array", "ragged"}
+    | {"complex_array", "text_array", "longdouble_array", "empty_array", "empty_list", "masked"},
     # public arrays and sequences
     "positives": ONE | HALF | {"list12", "ints12", "floats12", "read_only", "2d", "empty_array", "empty_list"},
     "candidates": ONE | HALF | {"none", "list12", "ints12", "floats12", "read_only"},
@@ -146,7 +155,18 @@ EITHER = {
     "rows": {"longdouble_array"},
 }
 DATA = {"true_float", "true_int", "where_int", "records", "rows", "identifiers"}
-TYPE_SHOWN = {"rng", "callable", "domain", "positives", "candidates", "bounds", "public_records"}
+TYPE_SHOWN = {
+    "rng",
+    "callable",
+    "callable_or_none",
+    "sequence",
+    "dataset",
+    "domain",
+    "positives",
+    "candidates",
+    "bounds",
+    "public_records",
+}
 
 
 class Entry(NamedTuple):
@@ -167,7 +187,55 @@ EPS, DELTA, SENS = (1.0, "positive"), (1e-5, "open_unit"), (1.0, "non_negative")
 ROWS, ONE_ROW = (None, "whole_or_none"), (1, "whole")
 ANALYTIC, CLASSIC, NO_DELTA = ("analytic", "choice"), ("classic", "choice"), (None, "absent")
 WHOLE = (1, "whole_from_0")
+CLAIM = {"epsilon": (1.0, "non_negative"), "delta": (0.1, "half_open_unit")}
+RUN = {"alpha": LEVEL, "draws": (64, "draws"), "vectorized": (False, "flag")}
 TABLE = [
+    entry("audit.clopper_pearson", hits=WHOLE, draws=(10, "whole"), alpha=LEVEL),
+    entry(
+        "audit.epsilon_bound",
+        hits=WHOLE,
+        other_hits=WHOLE,
+        draws=(10, "whole"),
+        delta=(0.0, "half_open_unit"),
+        alpha=LEVEL,
+    ),
+    entry("audit.epsilon_ceiling", draws=(10, "whole"), delta=(0.0, "half_open_unit"), alpha=LEVEL),
+    entry(
+        "audit.audit",
+        release=(lambda data, count=None: 0.0 if count is None else np.zeros(count), "callable"),
+        first=(0, "anything"),
+        second=(1, "anything"),
+        **CLAIM,
+        **RUN,
+        workers=ONE_ROW,
+        progress=(False, "flag_or_none"),
+    ),
+    entry(
+        "checks.lattice_test",
+        release=(lambda value, count=None: 1.0 if count is None else np.ones(count), "callable"),
+        first=(0.0, "finite"),
+        second=(1.0, "finite"),
+        **CLAIM,
+        **RUN,
+    ),
+    entry(
+        "checks.check_sensitivity",
+        query=(lambda data: 0.0, "callable"),
+        data=([1.0, 2.0], "dataset"),
+        sensitivity=SENS,
+        neighbors=("add_remove", "choice"),
+        norm=L1,
+        entries=([0.0], "sequence"),
+        tries=(20, "whole"),
+        slack=(0.0, "non_negative"),
+        seed=(1, "whole_from_0"),
+    ),
+    entry(
+        "checks.check_ledger",
+        make=(lambda total: None, "callable"),
+        spend=(None, "callable_or_none"),
+        threads=(2, "whole"),
+    ),
     entry("laplace.laplace_mechanism", true_value=FLOAT, epsilon=EPS, sensitivity=SENS, rng=RNG),
     entry("laplace.laplace_mechanism", true_value=FLOAT, epsilon=EPS, sensitivity=(0.0, "non_negative"), rng=RNG),
     entry("laplace.discrete_laplace_mechanism", true_value=INT, epsilon=EPS, sensitivity=WHOLE, rng=RNG),

@@ -1,10 +1,12 @@
 """Pictures: axes with labels, no display, no warning."""
 
 import itertools
+import math
 import subprocess
 import sys
 
 import matplotlib as mpl
+import numpy as np
 import pytest
 
 mpl.use("Agg")
@@ -13,6 +15,7 @@ import matplotlib.pyplot as plt
 from matplotlib.colors import to_rgb
 
 from dpbook import plots
+from dpbook.audit import audit
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +56,24 @@ def test_releases_and_histogram():
     assert [t.get_text() for t in ax.get_xticklabels()] == ["a", "b"]
     ax = drawn(plots.histogram({"one": [1, 2, 3], "two": [2, 3, 4]}, xlabel="release", truth=2.0))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("release", "density")
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_audit_picture(words):
+    rng = np.random.default_rng(1)
+    release = (lambda x: "abc"[int(rng.integers(2)) + x]) if words else (lambda x: x + rng.laplace())
+    found = audit(release, 0, 1, epsilon=1.0, draws=400)
+    left, right = drawn(plots.audit_picture(found, labels=("with", "without"))[0]), plots.audit_picture(found)[1]
+    assert [t.get_text() for t in left.get_legend().get_texts()] == ["with", "without"]
+    assert left.get_ylabel() == "share of the draws"
+    assert (right.get_xlabel(), right.get_ylabel()) == ("false alarms", "misses")
+    x, allowed = right.lines[0].get_data()
+    expected = np.maximum(1 - math.e * x, (1 - x) / math.e)  # the trade-off curve of ε = 1
+    assert np.allclose(allowed, np.maximum(expected, 0))
+    point = right.lines[2].get_xydata()[0]
+    assert point.tolist() == [found.other_share, 1 - found.share]
+    _, pair = plt.subplots(1, 2)
+    assert plots.audit_picture(found, axes=pair) is pair
 
 
 def test_given_axes_are_used():
