@@ -16,7 +16,6 @@ import numpy.typing as npt
 
 from dpbook._validate import FloatArray, IntArray
 
-MOST_FOR_CUTS = 2**17  # draws of each side that place the cuts
 MOST_VALUES = 2**14  # single values that get a cell of their own
 MOST_COORDINATES, MOST_PAIRED = 16, 6  # coordinates that get a view, and those whose differences do
 
@@ -191,7 +190,7 @@ class Partition:
 
     def __init__(self, view: View, sides: Sequence[Draws], forms: Sequence[Any]) -> None:
         self.view, self.forms = view, forms
-        scores = [self._scores(Draws(d.codes[:MOST_FOR_CUTS], d.values[:MOST_FOR_CUTS])) for d in sides]
+        scores = [self._scores(d) for d in sides]
         known = [s[~np.isnan(s)] for s in scores]
         values, count = np.unique(np.concatenate(known), return_counts=True)
         total = int(count.sum())

@@ -13,9 +13,10 @@ release.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy import special
 
 from dpbook import _events, _sampling, _validate
@@ -26,6 +27,8 @@ LOOKS = (64, 16, 4, 1)  # the draws are looked at when this part of them is ther
 EARLY_SHARE = 0.125  # of alpha, for every look but the last
 FEWEST_TO_LOOK = 400  # draws of each side
 FEWEST_DRAWS = 16
+MOST_TO_ORDER = 2**17  # draws of each input that place the cuts and order the cells
+SCREEN, FINALISTS = 2**14, 4  # with more draws than this, only the most promising scores see all of them
 MARGIN = 1e-9  # relative: how far a bound is moved to the safe side of SciPy's inverse
 
 VIOLATED, NOT_REFUTED, NO_POWER = "violated", "not refuted", "too few draws to refute"
@@ -43,10 +46,12 @@ def _bounds(hits: int, draws: int, level: float) -> tuple[float, float]:
     if hits < draws:
         high = float(special.betaincinv(hits + 1, draws - hits, 1.0 - level))
         high = min(1.0, (high if hits else -math.expm1(math.log(level) / draws)) * (1.0 + MARGIN))
+    step = MARGIN
     while low > 0.0 and special.bdtrc(hits - 1, draws, low) > level:
-        low *= 1.0 - 1e-7
+        low, step = low * (1.0 - min(step, 0.5)), 2 * step
+    step = MARGIN
     while high < 1.0 and special.bdtr(hits, draws, high) > level:
-        high = min(1.0, high * (1.0 + 1e-7))
+        high, step = min(1.0, high * (1.0 + step)), 2 * step
     return low, high
 
 
@@ -325,7 +330,7 @@ def audit(
             for side, batch in source.more(size - have):
                 sides[side].append(batch)
             have = size
-            found = _look(sides, eps, d, share)
+            found = _look(sides, d, share)
             ceiling = epsilon_ceiling(draws=found.tested, delta=d, alpha=levels[-1])
             result = Audit(
                 eps, d, level, found.bound, ceiling, found.event, found.likelier, found.hits, found.other_hits,
@@ -348,7 +353,50 @@ class _Found:
     picture: tuple[Any, ...]
 
 
-def _look(sides: tuple[list[Batch], list[Batch]], epsilon: float, delta: float, level: float) -> _Found:
+class _Choice(NamedTuple):
+    value: float  # the bound that is hoped for
+    partition: Partition
+    mask: npt.NDArray[np.bool_]  # the event: the cells that belong to it
+    likelier: int
+    order: IntArray
+    weight: FloatArray
+
+
+def _choose(
+    partition: Partition, ordering: list[Draws], choosing: list[Draws], delta: float, level: float, factor: int = 1
+) -> _Choice:
+    """Return the event of this partition that promises the largest bound, from two parts of the draws.
+
+    Thresholds are judged on both parts, as they need no order that was learned. An order by ratio is judged on the
+    second alone, or it would be praised for what made it. With ``factor=2`` its counts are doubled, to the number of
+    draws that will be counted: that finds rare events, but lets chance choose more often.
+    """
+    size, best = partition.count, None
+    ordered = [np.bincount(partition.cells(d), minlength=size) for d in ordering]
+    chosen = [np.bincount(partition.cells(d), minlength=size) for d in choosing]
+    both = [ordered[side] + chosen[side] for side in (0, 1)]
+    seen = both[0] + both[1] > 0
+    for likelier in (0, 1):
+        for i, (order, handicap) in enumerate(partition.orders(ordered[likelier], ordered[1 - likelier])):
+            counts, times = (chosen, factor) if i == 0 else (both, 1)
+            n = times * min(int(c.sum()) for c in counts)
+            hits, other_hits = (times * np.cumsum(counts[side][order]) for side in (likelier, 1 - likelier))
+            p, q = _rough_bounds(hits, other_hits, n, level / 2)
+            value = np.log(np.maximum(p - delta, 1e-300) / q) - handicap
+            at = int(np.argmax(value))
+            if best is None or value[at] > best.value:
+                mask = np.zeros(size, dtype=np.bool_)
+                mask[order[: at + 1]] = True
+                known = seen.copy()
+                if i > 0:  # a threshold takes what lies beyond the largest value seen, too
+                    known[: partition.numeric] = True
+                weight = (both[0] + both[1]).astype(np.float64)
+                best = _Choice(float(value[at]), partition, mask & known, likelier, order, weight)
+    assert best is not None
+    return best
+
+
+def _look(sides: tuple[list[Batch], list[Batch]], delta: float, level: float) -> _Found:
     """Choose the best event on a half of the draws, and count it on the other half.
 
     Of every four draws the first places the cuts and orders the cells, the second chooses among the events, and the
@@ -356,41 +404,33 @@ def _look(sides: tuple[list[Batch], list[Batch]], epsilon: float, delta: float, 
     """
     draws, forms = _events.joined(sides)
     parts = [[Draws(d.codes[i::4], d.values[i::4]) for d in draws] for i in range(4)]
-    ordering, choosing = parts[0], parts[1]
+    ordering, choosing = [_first(d, MOST_TO_ORDER) for d in parts[0]], parts[1]
     tested = [
         Draws(np.concatenate([a.codes, b.codes]), np.concatenate([a.values, b.values]))
         for a, b in zip(*parts[2:], strict=True)
     ]
-    n, n_choice = min(len(d.codes) for d in tested), min(len(d.codes) for d in choosing)
-    best: tuple[float, Any] = (-math.inf, None)
-    for view in _events.views(ordering, forms):
-        partition = Partition(view, ordering, forms)
-        size = partition.count
-        order_counts = [np.bincount(partition.cells(d), minlength=size) for d in ordering]
-        choice_counts = [np.bincount(partition.cells(d), minlength=size) for d in choosing]
-        for likelier in (0, 1):
-            a, b = choice_counts[likelier], choice_counts[1 - likelier]
-            orders = partition.orders(order_counts[likelier], order_counts[1 - likelier])
-            for order, handicap in orders:
-                p, q = _rough_bounds(np.cumsum(a[order]), np.cumsum(b[order]), n_choice, level / 2)
-                value = np.log(np.maximum(p - delta, 1e-300) / q) - handicap
-                at = int(np.argmax(value))
-                if value[at] > best[0] or best[1] is None:
-                    mask = np.zeros(size, dtype=np.bool_)
-                    mask[order[: at + 1]] = True
-                    empty = a + b + order_counts[0] + order_counts[1] == 0
-                    mask[empty & (order is orders[0][0])] = (
-                        False  # only a threshold takes cells in which nothing was seen
-                    )
-                    mask[partition.numeric :][empty[partition.numeric :]] = False
-                    best = (float(value[at]), (partition, mask, likelier, order, a + b))
-    partition, mask, likelier, order, weight = best[1]
-    cells = [partition.cells(d)[:n] for d in tested]
-    hits, other_hits = (int(mask[cells[side]].sum()) for side in (likelier, 1 - likelier))
+    views = _events.views(ordering, forms)
+    if len(views) > FINALISTS and len(choosing[0].codes) > SCREEN:
+        a, b = ([_first(d, SCREEN) for d in part] for part in (ordering, choosing))
+        promise = [_choose(Partition(view, a, forms), a, b, delta, level).value for view in views]
+        views = [views[i] for i in sorted(sorted(range(len(views)), key=lambda i: -promise[i])[:FINALISTS])]
+    partitions = [Partition(view, ordering, forms) for view in views]
+    for factor in (1, 2):
+        choices = [_choose(x, ordering, choosing, delta, level, factor) for x in partitions]
+        best = max(choices, key=lambda choice: choice.value)
+        if best.value > 0:
+            break
+    n = min(len(d.codes) for d in tested)
+    cells = [best.partition.cells(d)[:n] for d in tested]
+    hits, other_hits = (int(best.mask[cells[side]].sum()) for side in (best.likelier, 1 - best.likelier))
     bound = epsilon_bound(hits=hits, other_hits=other_hits, draws=n, delta=delta, alpha=level)
-    event = partition.describe(mask, weight.astype(np.float64))
-    picture = _picture(partition, cells, likelier, order)
-    return _Found(bound, event, likelier + 1, hits, other_hits, n, picture)
+    event = best.partition.describe(best.mask, best.weight)
+    picture = _picture(best.partition, cells, best.likelier, best.order)
+    return _Found(bound, event, best.likelier + 1, hits, other_hits, n, picture)
+
+
+def _first(draws: Draws, count: int) -> Draws:
+    return Draws(draws.codes[:count], draws.values[:count])
 
 
 def _picture(partition: Partition, cells: list[IntArray], likelier: int, order: IntArray) -> tuple[Any, ...]:
