@@ -1,6 +1,6 @@
 # Everything runs in .venv, which the first target you call makes.
 #   make book    the website, in _build/html        make serve   the same, opened at http://localhost:8000
-#   make test    everything that guards the project make bench   the speed table (two minutes), with other libraries
+#   make test    everything that guards the project make bench   speed and audits, with other libraries (four minutes)
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -70,6 +70,7 @@ notebooks: $(STAMP)
 
 bench: .venv-peers/.installed
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE .venv-peers/bin/python tests/benchmarks/speed.py --page book/speed.md
+	.venv-peers/bin/python tests/benchmarks/audit.py --page book/audits.md
 
 clean:
 	rm -rf _build dist build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -221,7 +221,10 @@ class Partition:
 
     def cells(self, draws: Draws) -> IntArray:
         scores = self._scores(draws)
-        result = np.searchsorted(self.cuts, scores, "left") + np.searchsorted(self.cuts, scores, "right")
+        below = np.searchsorted(self.cuts, scores, "left")
+        result = 2 * below
+        if len(self.cuts):
+            result += self.cuts[np.minimum(below, len(self.cuts) - 1)] == scores
         odd = np.isnan(scores)
         if odd.any():
             is_nan = (draws.codes[odd] == 0) & bool(self.view.name)
@@ -285,4 +288,4 @@ class Partition:
         rising = np.concatenate([np.arange(self.numeric), rest])
         falling = np.concatenate([np.arange(self.numeric)[::-1], rest])
         by_ratio = np.argsort(-evidence, kind="stable")
-        return [(by_ratio, 0.02), (rising, 0.0), (falling, 0.0)] if self.view.name else [(by_ratio, 0.0)]
+        return [(by_ratio, 0.02), (rising, 0.0), (falling, 0.0)] if self.view.name else [(by_ratio, -0.02)]

@@ -368,8 +368,8 @@ def _choose(
     """Return the event of this partition that promises the largest bound, from two parts of the draws.
 
     Thresholds are judged on both parts, as they need no order that was learned. An order by ratio is judged on the
-    second alone, or it would be praised for what made it. With ``factor=2`` its counts are doubled, to the number of
-    draws that will be counted: that finds rare events, but lets chance choose more often.
+    second alone, or it would be praised for what made it. With ``factor=2``, and for forms of the output, its counts
+    are doubled, to the number of draws that will be counted: that finds rare events, but lets chance choose more often.
     """
     size, best = partition.count, None
     ordered = [np.bincount(partition.cells(d), minlength=size) for d in ordering]
@@ -378,7 +378,7 @@ def _choose(
     seen = both[0] + both[1] > 0
     for likelier in (0, 1):
         for i, (order, handicap) in enumerate(partition.orders(ordered[likelier], ordered[1 - likelier])):
-            counts, times = (chosen, factor) if i == 0 else (both, 1)
+            counts, times = (chosen, factor if partition.view.name else 2) if i == 0 else (both, 1)
             n = times * min(int(c.sum()) for c in counts)
             hits, other_hits = (times * np.cumsum(counts[side][order]) for side in (likelier, 1 - likelier))
             p, q = _rough_bounds(hits, other_hits, n, level / 2)

@@ -444,11 +444,19 @@ def test_supports_that_differ_are_found():
 
 
 def test_two_sided_events_are_found():
-    """The same middle, another spread: no threshold shows it well, a set of both tails does."""
+    """One input avoids the middle. No threshold shows more than ln(0.45 / 0.25), the middle shows ln(0.5 / 0.1)."""
     rng = np.random.default_rng(6)
-    found = audit(lambda s, n: s * rng.normal(size=n), 1.0, 3.0, epsilon=2.0, draws=40_000, vectorized=True)
+
+    def release(avoid, n):
+        middle = rng.random(n) < (0.1 if avoid else 0.5)
+        side = np.where(rng.random(n) < 0.5, -1, 1)
+        return side * np.where(middle, rng.uniform(0, 0.5, n), rng.uniform(0.5, 1, n))
+
+    found = audit(release, 0, 1, epsilon=1.0, draws=40_000, vectorized=True)
     assert found.violated
-    assert "more part" in found.event
+    assert found.likelier == 1
+    found = audit(release, 0, 1, epsilon=5.0, draws=40_000, vectorized=True)
+    assert math.log(0.45 / 0.25) < 1.4 < found.lower_bound < math.log(0.5 / 0.1)
 
 
 # --- how it runs -----------------------------------------------------------------------------------------------------
