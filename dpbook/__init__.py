@@ -14,6 +14,8 @@
 - `dpbook.risk`: what ε means
 - `dpbook.tuning`: choosing parameters
 - `dpbook.budget`: a ledger in front of the data
+- `dpbook.audit`: tests of any mechanism
+- `dpbook.checks`: checks of last digits, neighbours and ledgers
 - `dpbook.exercises`: answers of the exercises, checked
 - `dpbook.datasets`: synthetic data
 - `dpbook.plots`: pictures; needs matplotlib and is imported only when asked for
@@ -21,7 +23,9 @@
 
 from dpbook import (
     accounting,
+    audit,
     budget,
+    checks,
     composition,
     datasets,
     exercises,
@@ -44,7 +48,9 @@ __version__ = "0.1.0"
 
 __all__ = [
     "accounting",
+    "audit",
     "budget",
+    "checks",
     "composition",
     "datasets",
     "discrete_laplace_mechanism",

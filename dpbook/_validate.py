@@ -173,6 +173,14 @@ def choice(options: tuple[str, ...], /, **parameter: Any) -> str:
     return value
 
 
+def flag(**parameter: Any) -> bool:
+    """Return a bool: True or False, and nothing that merely counts as one."""
+    name, value = _one(parameter)
+    if not isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be True or False, got {shown(value)}")
+    return bool(value)
+
+
 def neighbors(value: Any) -> str:
     """Return the neighbour relation: ``"add_remove"`` or ``"replace_one"``."""
     return choice((ADD_REMOVE, REPLACE_ONE), neighbors=value)

@@ -164,3 +164,39 @@ def trade_off(
     ax.set(xlabel="false positive rate", ylabel="least false negative rate", ylim=(0.0, 1.02))
     ax.legend()
     return ax
+
+
+def audit_picture(found: Any, *, labels: tuple[str, str] = ("first input", "second input"), axes: Any = None) -> Any:
+    """Draw an `Audit`: the outputs of both inputs, and the tests of the audit beside what the claim allows.
+
+    On the right every test "the output is in the set" is a point: how often it is wrong on either input. Under the
+    claimed (ε, δ) no test lies below the line.
+    """
+    if axes is None:
+        with plt.rc_context(STYLE):
+            _, axes = plt.subplots(1, 2, figsize=(8.4, 3.6))
+    left, right = axes
+    if found.labels:
+        at = np.arange(len(found.labels))
+        for i, (shares, name) in enumerate(zip(found.histogram, labels, strict=True)):
+            left.bar(at + (i - 0.5) * 0.4, shares, 0.4, label=name, color=COLORS[i], hatch=("", "//")[i])
+        left.set_xticks(at, found.labels, rotation=30 if max(map(len, found.labels)) > 3 else 0, ha="center")
+        left.set(xlabel=found.score or "form of the output")
+        left.grid(axis="x", visible=False)
+    else:
+        for i, (shares, name) in enumerate(zip(found.histogram, labels, strict=True)):
+            left.stairs(shares, found.cuts, label=name, linewidth=1.8, color=COLORS[i], linestyle=LINES[i])
+        left.set(xlabel=found.score)
+    left.set(ylabel="share of the draws")
+    left.legend()
+    alarm = np.linspace(0.0, 1.0, 201)
+    grow = np.exp(min(found.epsilon, 700.0))
+    allowed = np.maximum(0.0, np.maximum(1 - found.delta - grow * alarm, (1 - found.delta - alarm) / grow))
+    right.plot(alarm, allowed, color="black", label="least error that the claim allows")
+    right.fill_between(alarm, 0, allowed, color="#dddddd", linewidth=0)
+    right.plot(*found.roc, label="tests of the audit", **look(1))
+    point = (found.other_hits / found.tested, 1 - found.hits / found.tested)
+    right.plot(*point, "o", color=COLORS[0], markersize=7, label="the event that was chosen")
+    right.set(xlabel="false alarms", ylabel="misses", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02), aspect="equal")
+    right.legend(fontsize=8.5)
+    return axes

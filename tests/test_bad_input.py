@@ -139,6 +139,15 @@ ACCEPTED: dict[str, set[str]] = {
     "zero": ZERO,
     "whole_from_2": set(),
     "magnitudes": {"list12", "ints12", "floats12", "read_only", "object_array"},
+    "callable_or_none": {"none"},
+    "draws": set(),  # whole numbers from 16 on
+    "flag": {"true", "false", "numpy_bool"},
+    "flag_or_none": {"true", "false", "numpy_bool", "none"},
+    "anything": set(INPUTS),
+    "sequence": {"list12", "ints12", "floats12", "read_only", "bool_array", "object_array", "ragged"}
+    | {"complex_array", "text_array", "longdouble_array", "empty_array", "empty_list", "masked"},
+    "dataset": {"list12", "ints12", "floats12", "read_only", "bool_array", "object_array", "ragged"}
+    | {"complex_array", "text_array", "longdouble_array", "empty_array", "empty_list", "masked"},
     # public arrays and sequences
     "units": ONE | HALF | ZERO,
     "edges": {"list12", "ints12", "floats12", "read_only"},
@@ -201,6 +210,9 @@ TYPE_SHOWN = {
     "units",
     "unused",
     "utilities",
+    "callable_or_none",
+    "sequence",
+    "dataset",
 }
 
 
@@ -255,7 +267,55 @@ COUNTS = {
     **SHARED,
 }
 RANKS = {"bounds": LIMITS, "epsilon": EPS, "neighbors": RELATION, "step": STEP, **SHARED}
+CLAIM = {"epsilon": (1.0, "non_negative"), "delta": (0.1, "half_open_unit")}
+RUN = {"alpha": LEVEL, "draws": (64, "draws"), "vectorized": (False, "flag")}
 TABLE = [
+    entry("audit.clopper_pearson", hits=WHOLE, draws=(10, "whole"), alpha=LEVEL),
+    entry(
+        "audit.epsilon_bound",
+        hits=WHOLE,
+        other_hits=WHOLE,
+        draws=(10, "whole"),
+        delta=(0.0, "half_open_unit"),
+        alpha=LEVEL,
+    ),
+    entry("audit.epsilon_ceiling", draws=(10, "whole"), delta=(0.0, "half_open_unit"), alpha=LEVEL),
+    entry(
+        "audit.audit",
+        release=(lambda data, count=None: 0.0 if count is None else np.zeros(count), "callable"),
+        first=(0, "anything"),
+        second=(1, "anything"),
+        **CLAIM,
+        **RUN,
+        workers=ONE_ROW,
+        progress=(False, "flag_or_none"),
+    ),
+    entry(
+        "checks.lattice_test",
+        release=(lambda value, count=None: 1.0 if count is None else np.ones(count), "callable"),
+        first=(0.0, "finite"),
+        second=(1.0, "finite"),
+        **CLAIM,
+        **RUN,
+    ),
+    entry(
+        "checks.check_sensitivity",
+        query=(lambda data: 0.0, "callable"),
+        data=([1.0, 2.0], "dataset"),
+        sensitivity=SENS,
+        neighbors=("add_remove", "choice"),
+        norm=L1,
+        entries=([0.0], "sequence"),
+        tries=(20, "whole"),
+        slack=(0.0, "non_negative"),
+        seed=(1, "whole_from_0"),
+    ),
+    entry(
+        "checks.check_ledger",
+        make=(lambda total: None, "callable"),
+        spend=(None, "callable_or_none"),
+        threads=(2, "whole"),
+    ),
     entry("laplace.laplace_mechanism", true_value=FLOAT, epsilon=EPS, sensitivity=SENS, rng=RNG),
     entry("laplace.laplace_mechanism", true_value=FLOAT, epsilon=EPS, sensitivity=(0.0, "non_negative"), rng=RNG),
     entry("laplace.discrete_laplace_mechanism", true_value=INT, epsilon=EPS, sensitivity=WHOLE, rng=RNG),

@@ -1,6 +1,7 @@
 """Pictures: axes with labels, no display, no warning."""
 
 import itertools
+import math
 import subprocess
 import sys
 
@@ -14,6 +15,7 @@ import matplotlib.pyplot as plt
 from matplotlib.colors import to_rgb
 
 from dpbook import plots
+from dpbook.audit import audit
 from dpbook.risk import approximate_trade_off, gaussian_trade_off
 
 
@@ -65,6 +67,24 @@ def test_trade_off(log):
     assert [t.get_text() for t in ax.get_legend().get_texts()] == ["random guess", *curves]
     assert (ax.get_xscale() == "log") == log
     assert plots.trade_off(curves, ax=ax) is ax
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_audit_picture(words):
+    rng = np.random.default_rng(1)
+    release = (lambda x: "abc"[int(rng.integers(2)) + x]) if words else (lambda x: x + rng.laplace())
+    found = audit(release, 0, 1, epsilon=1.0, draws=400)
+    left, right = drawn(plots.audit_picture(found, labels=("with", "without"))[0]), plots.audit_picture(found)[1]
+    assert [t.get_text() for t in left.get_legend().get_texts()] == ["with", "without"]
+    assert left.get_ylabel() == "share of the draws"
+    assert (right.get_xlabel(), right.get_ylabel()) == ("false alarms", "misses")
+    x, allowed = right.lines[0].get_data()
+    expected = np.maximum(1 - math.e * x, (1 - x) / math.e)  # the trade-off curve of ε = 1
+    assert np.allclose(allowed, np.maximum(expected, 0))
+    point = right.lines[2].get_xydata()[0]
+    assert point.tolist() == [found.other_share, 1 - found.share]
+    _, pair = plt.subplots(1, 2)
+    assert plots.audit_picture(found, axes=pair) is pair
 
 
 def test_given_axes_are_used():
