@@ -370,14 +370,6 @@ def identifiers(**parameter: Any) -> list[Any]:
     return [_identifier(key) for key in ids]
 
 
-def flag(**parameter: Any) -> bool:
-    """Return the parameter when it is True or False."""
-    name, value = _one(parameter)
-    if not isinstance(value, (bool, np.bool_)):
-        raise TypeError(f"{name} must be True or False, got {shown(value)}")
-    return bool(value)
-
-
 def categories(at_least: int = 1, /, **parameter: Any) -> dict[Any, int]:
     """Return a public list of distinct keys as a table from key to place."""
     name, value = _one(parameter)

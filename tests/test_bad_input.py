@@ -141,7 +141,6 @@ ACCEPTED: dict[str, set[str]] = {
     "magnitudes": {"list12", "ints12", "floats12", "read_only", "object_array"},
     "callable_or_none": {"none"},
     "draws": set(),  # whole numbers from 16 on
-    "flag": {"true", "false", "numpy_bool"},
     "flag_or_none": {"true", "false", "numpy_bool", "none"},
     "anything": set(INPUTS),
     "sequence": {"list12", "ints12", "floats12", "read_only", "bool_array", "object_array", "ragged"}
