@@ -1,6 +1,6 @@
 # Everything runs in .venv, which the first target you call makes.
 #   make book    the website, in _build/html        make serve   the same, opened at http://localhost:8000
-#   make test    everything that guards the project make bench   the speed table
+#   make test    everything that guards the project make bench   the speed table (two minutes), with other libraries
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -62,8 +62,14 @@ test-lowest:
 notebooks: $(STAMP)
 	$(BIN)/python tools/run_notebooks.py
 
-bench: $(STAMP)
-	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE $(BIN)/python tests/benchmarks/speed.py
+# The libraries compared with need an environment of their own.
+.venv-peers/.installed: tests/benchmarks/requirements.txt pyproject.toml
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -e . -r tests/benchmarks/requirements.txt
+	@touch $@
+
+bench: .venv-peers/.installed
+	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE .venv-peers/bin/python tests/benchmarks/speed.py --page book/speed.md
 
 clean:
 	rm -rf _build dist build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -247,6 +247,7 @@ TABLE = [
     entry("sensitivity.clip", values=COLUMN, bounds=LIMITS),
     entry("sensitivity.clipped_sum", values=COLUMN, bounds=LIMITS),
     entry("sensitivity.clip_norm", vectors=([[3.0, 4.0]], "rows"), max_norm=EPS, norm=L2),
+    entry("sensitivity.norm_clipped_sum", vectors=([[3.0, 4.0]], "rows"), max_norm=EPS, norm=L2),
     entry("sensitivity.keep_rows", person=([1, 2, 1], "identifiers"), max_rows=ONE_ROW),
     entry(
         "sensitivity.brute_force_sensitivity",

@@ -4,10 +4,13 @@ Every seed is fixed, and a statistical test rejects only below p = 1e-6. Each ha
 reject the same noise times 0.9 (or another fault of that size), so that passing means something.
 """
 
+import copy
 import functools
+import hashlib
 import itertools
 import math
 import multiprocessing
+import pickle
 import sys
 import threading
 import tracemalloc
@@ -317,6 +320,46 @@ def test_a_wider_bound_asks_for_more_digits_and_changes_nothing(make, limit):
         assert draw.one(case.x, case.shift, seeded(seed).bytes) == wide.one(case.x, case.shift, seeded(seed).bytes)
 
 
+class OneFiller(np.random.Generator):
+    """Fresh words for whole blocks, and the same digits for whatever is read to continue a word."""
+
+    def bytes(self, length):
+        if length == 4 * BLOCK:
+            return super().bytes(length)
+        continued.append(length)
+        return b"\x5a\xc3\x17\x9e" * (length // 4)
+
+
+continued = []
+
+
+@pytest.mark.parametrize("name", ADD)
+def test_a_million_draws_of_which_many_are_forced_through_the_slow_path(name, monkeypatch):
+    scale = 1e6 if name == "discrete" else 1.3
+    x = np.full(4 * BLOCK, 7) if name == "discrete" else np.full(4 * BLOCK, 1 / 3)
+    draw = noise._integer_plan(scale)[0] if name == "discrete" else noise._plan(FAMILY[name], scale)[0]
+    continued.clear()
+    plain = ADD[name](x, scale, OneFiller(np.random.PCG64(60)))
+    usual = [length for length in continued if length != 8], continued.count(8)
+    monkeypatch.setattr(draw, "limit", {32: 0.45, 64: 0.4995})
+    continued.clear()
+    forced = ADD[name](x, scale, OneFiller(np.random.PCG64(60)))
+    assert sum(length for length in continued if length != 8) / 4 > 90_000  # by far more second words,
+    assert sum(usual[0]) / 4 < 20_000
+    slow = []
+    real = noise._Draw.certify
+
+    def counted(self, *arguments):
+        slow.append(1)
+        return real(self, *arguments)
+
+    monkeypatch.setattr(noise._Draw, "certify", counted)
+    again = ADD[name](x, scale, OneFiller(np.random.PCG64(60)))
+    assert len(slow) > 500  # and many through the slow path
+    assert (forced == plain).all()
+    assert (again == plain).all()
+
+
 # 4. The slow path against brute force: both ends of the final interval, to 60 digits.
 
 
@@ -403,6 +446,34 @@ def test_mantissa_bits_tell_nothing(name):
     for plain in naive:  # the attack works on plain noise, also on a sum of four
         assert share_on_attack_grid(1.0 + plain) == 1.0
         assert share_on_attack_grid(0.0 + plain) < 0.7
+
+
+def could_be_numpys(out, value, scale):
+    """Whether one of the 53-bit uniform numbers makes NumPy's Laplace sampler end in `out` (Mironov 2012)."""
+    z = (out - value) / scale
+    u = np.where(z < 0, np.exp(z) / 2, 1 - np.exp(-z) / 2)
+    log = np.vectorize(math.log, otypes=[float])
+    found = np.zeros(len(out), dtype=bool)
+    for step in range(-4, 5):
+        v = np.clip(np.rint(u * 2.0**53) + step, 1, 2.0**53 - 1) * 2.0**-53
+        found |= value + np.where(v < 0.5, scale * log(v + v), -scale * log(2 - v - v)) == out
+    return found
+
+
+def right_guesses(release, scale, pair, count=10_000):
+    rng = seeded(61)
+    truth = rng.integers(0, 2, count)
+    out = release(np.where(truth == 1, pair[1], pair[0]).astype(float), rng)
+    first, second = (could_be_numpys(out, value, scale) for value in pair)
+    return (np.where(first == second, rng.integers(0, 2, count), second) == truth).mean()
+
+
+@pytest.mark.parametrize("pair", [(0.0, 1.0), (12.0, 13.0), (-3.0, -2.0)])
+def test_the_attack_on_the_sampler_is_a_coin_here(pair):
+    scale, count = 100.0, 10_000
+    allowed = special.expit(1 / scale) + Z_LIMIT * 0.5 / math.sqrt(count)
+    assert right_guesses(lambda x, rng: add_laplace(x, scale=scale, rng=rng), scale, pair) < allowed
+    assert right_guesses(lambda x, rng: x + rng.laplace(0.0, scale, len(x)), scale, pair) > 0.8
 
 
 def test_naive_noise_has_a_porous_support():
@@ -810,6 +881,29 @@ def test_forked_workers_share_nothing():
     assert_all_distinct([*prints, fingerprint()])
 
 
+@pytest.mark.parametrize("name", ADD)
+def test_copies_share_nothing(name):
+    # What a pool pickles, or a service saves and restores, is a function: it holds no state that draws could repeat.
+    release = functools.partial(noise.__dict__["add_discrete_laplace" if name == "discrete" else f"add_{name}"], 0)
+    release = functools.partial(release, **{"sigma" if name == "gaussian" else "scale": 1e9})
+    copies = [pickle.loads(pickle.dumps(release)) for _ in range(3)] + [copy.deepcopy(release) for _ in range(3)]
+    assert len({release(), *(one() for one in copies)}) == 7
+
+
+def test_a_copied_generator_repeats_its_draws_and_that_is_why_it_is_for_tests_only():
+    rng = seeded(62)
+    twin = pickle.loads(pickle.dumps(rng))
+    assert add_laplace(0.0, scale=1e9, rng=rng) == add_laplace(0.0, scale=1e9, rng=twin)
+    assert add_laplace(0.0, scale=1e9) != add_laplace(0.0, scale=1e9)
+    for function in (add_laplace, add_gaussian, add_discrete_laplace):
+        assert "NOT private" in function.__doc__
+
+
+def test_what_is_not_promised_is_said():
+    assert "no promise is made about timing" in " ".join(noise.__doc__.split())
+    assert "SHAKE128" in noise.__doc__
+
+
 def test_threads_share_nothing():
     start = threading.Barrier(4)
 
@@ -891,6 +985,14 @@ def test_system_bytes_are_fresh(count):
     drawn = [noise._system_bytes(count) for _ in range(5)]
     assert {len(one) for one in drawn} == {count}
     assert len({one[:32] for one in drawn}) == len({one[-32:] for one in drawn}) == 5
+
+
+def test_a_large_request_is_a_fresh_256_bit_seed_through_shake128(monkeypatch):
+    asked = []
+    monkeypatch.setattr(noise.os, "urandom", lambda count: asked.append(count) or bytes([len(asked)]) * count)
+    for i in (1, 2):
+        assert noise._system_bytes(5000) == hashlib.shake_128(bytes([i]) * 32).digest(5000)
+    assert asked == [32, 32]
 
 
 def test_expanded_bytes_are_uniform():

@@ -422,6 +422,49 @@ def test_bad_entry_in_a_regular_row_makes_a_zero_row(bad):
     assert got.tolist() == [[0.25, 0.5], [0, 0]]
 
 
+# Sums of clipped vectors.
+
+
+@pytest.mark.parametrize("norm", s.NORMS)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(row=st.lists(entries, min_size=3, max_size=3), c=st.one_of(st.floats(1e-3, 1e3), st.just(2.0**-900)))
+def test_one_vector_of_a_sum_is_a_short_vector_of_whole_steps(norm, row, c):
+    step = math.ldexp(1.0, math.frexp(c)[1] - s.RECORD_BITS)
+    (clipped,) = s.clip_norm([row], max_norm=c, norm=norm).tolist()
+    got = s.norm_clipped_sum([row], max_norm=c, norm=norm).tolist()
+    assert within(got, c, norm)
+    for x, y in zip(got, clipped, strict=True):
+        assert x / step == int(x / step)
+        assert 0 <= (y - x) * math.copysign(1, y) < step
+
+
+@pytest.mark.parametrize("norm", s.NORMS)
+def test_sum_of_vectors_keeps_the_claimed_sensitivity_exactly(norm):
+    # Vectors whose float sums depend on the order, and of which one moves a running float sum by more than it may.
+    rows = np.random.default_rng(5).normal(0, 1, (200, 3)) * 10.0 ** np.random.default_rng(6).integers(-12, 3, (200, 1))
+    total = s.norm_clipped_sum(rows, max_norm=1.1, norm=norm)
+    assert (s.norm_clipped_sum(rows[::-1], max_norm=1.1, norm=norm) == total).all()
+    clipped = s.clip_norm(rows, max_norm=1.1, norm=norm)
+    assert np.abs(total - clipped.sum(axis=0)).max() < 200 * 1.1 * 2.0**-23
+    bound = {relation: s.norm_sum_sensitivity(max_norm=1.1, neighbors=relation) for relation in RELATIONS}
+    for i, other in enumerate(-rows[::-1]):
+        kept = np.delete(rows, i, axis=0)
+        for relation, neighbor in (("add_remove", kept), ("replace_one", np.vstack([kept, other]))):
+            moved = s.norm_clipped_sum(neighbor, max_norm=1.1, norm=norm)
+            assert within([Fraction(a) - Fraction(b) for a, b in zip(total, moved, strict=True)], bound[relation], norm)
+
+
+def test_sum_of_no_vectors_and_of_bad_ones():
+    many = s.norm_clipped_sum(np.full((1000, 2), 9.0), max_norm=1.0, norm="l1")  # beyond 32 bits
+    assert many.tolist() == pytest.approx([500, 500], rel=1e-6)
+    assert s.norm_clipped_sum(np.empty((0, 3)), max_norm=1).tolist() == [0, 0, 0]
+    assert s.norm_clipped_sum([[math.nan, 1.0], [None, 1.0], [0.25, 0.5]], max_norm=1).tolist() == [0.25, 0.5]
+    assert s.norm_clipped_sum(np.full((4, 2), 7, dtype=np.uint8), max_norm=100).tolist() == [28, 28]
+    for largest in (2.0**900, 2.0**-900):
+        got = s.norm_clipped_sum([[1.7e308, 0.0]] * 3, max_norm=largest)
+        assert got.tolist() == [pytest.approx(3 * largest, rel=1e-6), 0]
+
+
 ids = st.lists(st.sampled_from([1, 2, 3, "a", "b", math.nan, None, 2.5]), max_size=12)
 
 
