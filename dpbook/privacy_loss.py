@@ -62,21 +62,23 @@ class Composed:
             m = float(x @ at[used])
             mean += n * m
             var += n * float(x @ (at[used] - m) ** 2)
-            tilted.append((used, x, at[used] - m, n))
+            tilted.append((used, x, at[used] - m, n, logs - log_norm))
         self.center = mean
-        widest = [sum(n * float(abs(far[end])) for _, _, far, n in tilted) + h for end in (0, -1)]
-        below, beyond = map(min, self._window(tilted, max(var, h * h)), widest)
+        widest = [sum(n * float(abs(far[end])) for _, _, far, n, _ in tilted) + h for end in (0, -1)]
+        tails = [self._tail(tilted, sign, max(var, h * h)) for sign in (-1.0, 1.0)]
+        below, beyond = (min((m - LOG_OUTSIDE) / s, wide) for (s, m), wide in zip(tails, widest, strict=True))
         size = fft.next_fast_len(int(min((below + beyond) / h, LARGEST_FFT)) + 8, real=True)
         start = math.floor((mean - below - base) / h) - 1
         self.losses = base + h * (start + np.arange(size))
-        ends = [
-            (far, far < whole)
-            for far, whole in zip((mean - self.losses[0], self.losses[-1] - mean), widest, strict=True)
-        ]
-        outside = self._outside(tilted, ends, max(var, h * h))
+        ends = (mean - self.losses[0], self.losses[-1] - mean)
+        outside = sum(
+            math.exp(min(0.0, m - s * far))
+            for (s, m), far, wide in zip(tails, ends, widest, strict=True)
+            if far < wide  # beyond the end of the support there is nothing
+        )
         spectrum: Any = None
         norms = 0.0
-        for used, x, _, n in tilted:
+        for used, x, _, n, _ in tilted:
             folded = np.bincount(used % size, weights=x, minlength=size)
             norms += n * float(np.sqrt(folded @ folded))
             part = fft.rfft(folded)
@@ -104,36 +106,26 @@ class Composed:
         self._rounding = 4 * EPS * math.sqrt(size) * 8
 
     @staticmethod
-    def _window(tilted: list[Any], var: float) -> tuple[float, float]:
-        """Return how far below and above its mean the sum has all but a negligible part of its tilted mass."""
-        best = [math.inf, math.inf]
-        typical = math.sqrt(-2 * LOG_OUTSIDE / var)
-        for factor in (1.0, 0.6, 0.3, 1.6):
-            s = typical * factor
-            for i, sign in enumerate((-1.0, 1.0)):
-                best[i] = min(best[i], (Composed._log_mgf(tilted, sign * s) - LOG_OUTSIDE) / s)
-        return best[0], best[1]
+    def _tail(tilted: list[Any], sign: float, var: float) -> tuple[float, float]:
+        """Return s and ``log E exp(s |sum - mean|)`` on one side, for the s at which Chernoff's bound is about best."""
+
+        def at(s: float) -> tuple[float, float, float]:
+            m = Composed._log_mgf(tilted, sign * s)
+            return (m - LOG_OUTSIDE) / s, s, m
+
+        best = at(math.sqrt(-2 * LOG_OUTSIDE / var))
+        for factor in (0.6, 1.6):
+            while best[1] > 1e-6 and (other := at(best[1] * factor))[0] < best[0] * 0.98:
+                best = other
+        return best[1], best[2]
 
     @staticmethod
     def _log_mgf(tilted: list[Any], s: float) -> float:
         total = 0.0
-        for _, x, far, n in tilted:
-            with np.errstate(over="ignore"):
-                total += n * math.log(float(x @ np.exp(s * far)))
-        return total
-
-    @staticmethod
-    def _outside(tilted: list[Any], ends: list[tuple[float, bool]], var: float) -> float:
-        """Return a bound on the tilted mass beyond the window; there is none beyond the end of the support."""
-        total = 0.0
-        for sign, (far, cut) in zip((-1.0, 1.0), ends, strict=True):
-            if not cut:
-                continue
-            logs = [0.0]
-            for factor in (1.0, 0.6, 0.3, 1.6):
-                s = math.sqrt(-2 * LOG_OUTSIDE / var) * factor
-                logs.append(Composed._log_mgf(tilted, sign * s) - s * far)
-            total += math.exp(min(logs))
+        for _, _, far, n, logs in tilted:
+            terms = logs + s * far
+            top = float(terms.max())
+            total += n * (top + math.log(float(np.sum(np.exp(terms - top)))))
         return total
 
     def _bound(self, epsilon: Any, at: Any) -> Any:
@@ -161,7 +153,9 @@ class Composed:
         values = self._bound(self.losses, np.arange(1, len(self.losses) + 1))
         over = np.nonzero(values > delta)[0]
         if not len(over):
-            return max(0.0, float(self.losses[0]) + self.shift) if self.above else 0.0
+            if not self.above or float(self.delta(0.0)) <= delta:
+                return 0.0
+            return max(0.0, float(self.losses[0]) + self.shift)
         i = int(over[-1])
         if i + 1 == len(self.losses):
             return math.inf if self.above else max(0.0, float(self.losses[i]) - self.shift)
@@ -239,10 +233,11 @@ class PrivacyLoss:
         return 2.0**best, points[best]
 
     def _grids(self, step: float, tail: float, left: float) -> list[Grid]:
-        order = sorted(range(len(self.pairs)), key=lambda i: -self.steps[i] * (self.pairs[i].lattice > 0))
+        fits = [pair.lattice * 16 >= step for pair in self.pairs]  # atoms much closer than a cell cannot be hit
+        order = sorted(range(len(self.pairs)), key=lambda i: -self.steps[i] * fits[i])
         grids: dict[int, Grid] = {}
         for i in order:  # the one with most atoms chooses the step
-            grids[i] = self.pairs[i].grid(step, tail, left, fixed=bool(grids))
+            grids[i] = self.pairs[i].grid(step, tail, left, fixed=bool(grids) or not fits[i])
             step = grids[i].step
         return [grids[i] for i in range(len(self.pairs))]
 
@@ -314,6 +309,8 @@ class PrivacyLoss:
 
         tail = 0.0
         _, log_estimate = self._tilt(cost)
+        if log_estimate < -650:
+            return Bounds(infinite, infinite + math.exp(max(log_estimate, -744.0)))
         tail = min(1e-10, max(1e-300, 1e-9 * math.exp(min(0.0, log_estimate)) / sum(self.steps)))
         tilt, _ = self._tilt(cost)
 
