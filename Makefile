@@ -1,6 +1,7 @@
 # Everything runs in .venv, which the first target you call makes.
 #   make book    the website, in _build/html        make serve   the same, opened at http://localhost:8000
 #   make test    everything that guards the project make bench   the speed table (two minutes), with other libraries
+#   make live    Python for the browser (53 MB), so that the pages served can run their own code: once, before make serve
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -9,9 +10,9 @@ SITE   := _build/html
 NBVAL  := --nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with=tests/nbval_sanitize.cfg
 export PYTHONWARNINGS ?= ignore::DeprecationWarning
 
-.PHONY: help install book serve test lint test-unit test-notebooks test-site test-lowest notebooks bench clean
+.PHONY: help install live book serve test lint test-unit test-notebooks test-site test-lowest notebooks bench clean
 help:
-	@sed -n '2,3p' Makefile | sed 's/^#//'
+	@sed -n '2,4p' Makefile | sed 's/^#//'
 	@echo "   make notebooks  run all notebooks in place, after an edit   make test-lowest  the oldest supported versions"
 
 $(STAMP): requirements.txt pyproject.toml
@@ -27,8 +28,18 @@ install: $(STAMP)
 _build/.package-stamp: $(wildcard dpbook/*.py) requirements.txt
 	@rm -rf _build/.jupyter_cache _build/.doctrees && mkdir -p _build && touch $@
 
-book: $(STAMP) _build/.package-stamp
+# Python for the browser, 53 MB that are not committed. Once assembled, it is kept in step with the package.
+# make live CDN=1: only the 1 MB that a CDN has not; the public site is built so.
+LIVE := book/_static/pyodide/live.json
+live: $(STAMP)
+	$(BIN)/python tools/fetch_pyodide.py $(if $(CDN),--cdn)
+$(LIVE): $(wildcard dpbook/*.py) tools/fetch_pyodide.py
+	$(BIN)/python tools/fetch_pyodide.py --again
+
+# The copy: a build in which no page has changed copies no script.
+book: $(STAMP) _build/.package-stamp $(wildcard $(LIVE))
 	$(BIN)/jupyter-book build . -W -n --keep-going --quiet
+	@rm -rf $(SITE)/_static/pyodide && cp -R book/_static/. $(SITE)/_static/
 	@echo "The book is in $(SITE). Open $(SITE)/index.html, or run: make serve"
 
 serve: book
@@ -44,20 +55,24 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test-unit: $(STAMP)
-	MPLBACKEND=Agg $(BIN)/python -m pytest -q --ignore=tests/test_site.py
+	MPLBACKEND=Agg $(BIN)/python -m pytest -q --ignore=tests/test_site.py --ignore=tests/test_live.py
 
 test-notebooks: $(STAMP)
 	$(BIN)/python -m pytest -q $(NBVAL) book
 
-test-site: book
-	$(BIN)/python -m pytest -q tests/test_site.py
+test-site: book tests/browser/node_modules
+	$(BIN)/python -m pytest -q -rs tests/test_site.py tests/test_live.py
+
+# What drives the system's own browser. Without npm or a browser, those tests are skipped and say so.
+tests/browser/node_modules: tests/browser/package.json
+	@cd tests/browser && npm install --no-package-lock --no-audit --no-fund --silent && touch node_modules || echo "npm install did not work: no tests in a browser"
 
 # The oldest versions that pyproject.toml allows, on the oldest Python: PYTHON310 names it.
 PYTHON310 ?= python3.10
 test-lowest:
 	$(PYTHON310) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -e .[plots] pytest hypothesis pandas -c tests/lowest.txt
-	MPLBACKEND=Agg .venv-lowest/bin/python -m pytest -q tests dpbook --ignore=tests/test_site.py --ignore=tests/test_notebooks.py --ignore=tests/test_packaging.py
+	MPLBACKEND=Agg .venv-lowest/bin/python -m pytest -q tests dpbook --ignore=tests/test_site.py --ignore=tests/test_live.py --ignore=tests/test_notebooks.py --ignore=tests/test_packaging.py
 
 notebooks: $(STAMP)
 	$(BIN)/python tools/run_notebooks.py

@@ -75,7 +75,7 @@ def clinic_rows(n: int = 1000, *, clinics: int = 6, seed: int = 2026) -> Columns
     count = _validate.integer(clinics=clinics)
     visits = residents(n, seed=seed)["visits"]
     rng = np.random.default_rng([_validate.integer(0, seed=seed), 1])
-    person = rng.permutation(np.repeat(np.arange(len(visits)), visits))
+    person = rng.permutation(np.repeat(np.arange(len(visits)), visits.astype(np.intp)))  # intp: also on 32 bits
     usual = rng.integers(0, count, len(visits))
     elsewhere = rng.random(len(person)) < 0.3
     clinic = np.where(elsewhere, rng.integers(0, count, len(person)), usual[person])

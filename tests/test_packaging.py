@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import dpbook
+from dpbook._copy import copy_text
 
 ROOT = Path(__file__).parent.parent
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf8")
@@ -68,3 +69,5 @@ def test_the_wheel_alone_runs(built, tmp_path):
     )
     where = run(str(python), "-c", program, cwd=tmp_path)
     assert str(ROOT) not in where
+    run(str(python), "-m", "dpbook", "copy", "tuning", "-o", "privacy_tuning.py", cwd=tmp_path)
+    assert (tmp_path / "privacy_tuning.py").read_bytes() == copy_text("tuning").encode()

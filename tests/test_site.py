@@ -6,6 +6,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+from dpbook._copy import copy_text, module_names
+
 SITE = Path(__file__).parent.parent / "_build" / "html"
 # The theme leaves templates of its own under _static: they are no pages.
 PAGES = sorted(path for path in SITE.rglob("*.html") if "_static" not in path.parts)
@@ -73,6 +75,18 @@ def test_pictures_have_a_text_that_is_no_file_name(site):
             assert ".png" not in alt, f"{path.name}: {src}"
 
 
+def test_the_copies_are_what_the_command_makes(site):
+    files = {path.name: path.read_bytes() for path in (SITE / "copies").iterdir()}
+    assert files == {f"privacy_{name}.py": copy_text(name).encode() for name in module_names()}
+
+
+def test_chapters_lead_to_the_copy_of_their_module(site):
+    for path, page in site.items():
+        if path.parent.name == "book" and path.stem in (*module_names(), "copying"):
+            wanted = module_names() if path.stem == "copying" else [path.stem]
+            assert {f"../copies/privacy_{name}.py" for name in wanted} <= set(page.links), path.name
+
+
 def test_every_chapter_was_built(site):
     names = {path.stem for path in site if path.parent.name == "book"}
-    assert {"intro", "concepts", "sensitivity", "laplace", "gaussian", "tuning", "api", "glossary"} <= names
+    assert {"intro", "concepts", "sensitivity", "laplace", "gaussian", "tuning", "copying", "api", "glossary"} <= names
