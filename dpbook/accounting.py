@@ -38,9 +38,14 @@ REFUSED = {
 }
 
 
+LEAST, MOST = 0.01, 1e6  # noise over sensitivity that the numerical path takes
+
+
 def _ratio_down(noise: float, size: float) -> float:
     """Return noise over sensitivity, rounded down: less noise than there is."""
-    return math.nextafter(1 / ratio_up(size, noise), 0.0) if size / noise > 1e-300 else math.inf
+    if not LEAST * size <= noise <= MOST * size:
+        raise ValueError(f"noise must be between {LEAST} and {MOST:g} sensitivities, got {noise} for {size}")
+    return math.nextafter(1 / ratio_up(size, noise), 0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +161,7 @@ class _Subsampled:
     _noise = ""
 
     def __post_init__(self) -> None:
-        _set(self, noise_multiplier=_validate.positive(noise_multiplier=self.noise_multiplier))
+        _set(self, noise_multiplier=_multiplier(self.noise_multiplier))
         _set(self, sampling_prob=_validate.closed_unit(sampling_prob=self.sampling_prob))
         if _validate.choice(SAMPLING, sampling=self.sampling) != "poisson":
             raise ValueError(f'sampling must be "poisson": {REFUSED[self.sampling]}')
@@ -188,6 +193,14 @@ class SubsampledLaplace(_Subsampled):
     """A Poisson sample, one number each clipped to a size C, Laplace noise of scale ``noise_multiplier * C``."""
 
     _noise = "laplace"
+
+
+def _multiplier(noise_multiplier: Any) -> float:
+    value = _validate.positive(noise_multiplier=noise_multiplier)
+    if not LEAST <= value <= MOST:
+        shown = _validate.shown(noise_multiplier)
+        raise ValueError(f"noise_multiplier must be between {LEAST} and {MOST:g}, got {shown}")
+    return value
 
 
 def _set(item: Any, **fields: Any) -> None:
@@ -349,36 +362,38 @@ def _delta_bounds(account: Accountant, epsilon: float, gap: float) -> Bounds:
     return Bounds(max(b.lower for b in answers), max(b.upper for b in answers))
 
 
-def _search(cost: Callable[[float], float], target: float, *, rising: bool, limit: float, name: str) -> float:
-    """Return the extreme value in (0, limit] whose cost is at most the target: within 1e-4, and never past it."""
+def _search(
+    cost: Callable[[float], float], target: float, *, rising: bool, ends: tuple[float, float], name: str
+) -> float:
+    """Return the extreme value between the ends whose cost is at most the target: within 1e-4, and never past it."""
 
     def over(v: float) -> float:
         value = cost(math.exp(v))
         return max(-30.0, min(30.0, math.log(max(value, 1e-13) / target))) if value <= 1e300 else 30.0
 
-    sign = 1.0 if rising else -1.0  # the safe side is small values when the cost rises
-    top = math.log(limit)
-    safe = min(0.0, top)
-    f_safe = over(safe)
-    step, bad, f_bad = 0.7, safe, f_safe
+    first, last = (math.log(end) for end in (ends if rising else ends[::-1]))  # from cheap to costly
+    sign = math.copysign(1.0, last - first)
+
+    def toward(v: float, step: float) -> float:
+        return max(min(first, last), min(max(first, last), v + sign * step))
+
+    safe = bad = toward(0.0, 0.0)
+    f_safe = f_bad = over(safe)
+    step = 0.7
     if f_safe <= 0:
         while f_bad <= 0:
-            if rising and bad >= top:
-                return limit
+            if bad == last:
+                return ends[1] if rising else ends[0]
             safe, f_safe = bad, f_bad
-            bad = min(bad + sign * step, top) if rising else bad - step
-            step *= 1.6
-            if abs(bad) > 60 and not (rising and bad >= top):
-                return math.exp(safe)
-            f_bad = over(bad)
+            bad = toward(bad, step)
+            f_bad, step = over(bad), step * 1.6
     else:
         while f_safe > 0:
-            bad, f_bad = safe, f_safe
-            safe -= sign * step
-            step *= 1.6
-            if abs(safe) > 60:
+            if safe == first:
                 raise ValueError(f"target_epsilon must be one that some {name} reaches, got {target}")
-            f_safe = over(safe)
+            bad, f_bad = safe, f_safe
+            safe = toward(safe, -step)
+            f_safe, step = over(safe), step * 1.6
     side = 0
     while abs(safe - bad) > 5e-5 and f_safe < -5e-5:
         share = f_safe / (f_safe - f_bad) if f_bad < 29 else 0.5
@@ -399,7 +414,10 @@ def _training(noise_multiplier: float, sampling_prob: float, steps: int, neighbo
 
 
 def _target(target_epsilon: float, delta: float) -> tuple[float, float]:
-    return _validate.positive(target_epsilon=target_epsilon), _validate.open_unit(delta=delta)
+    target = _validate.positive(target_epsilon=target_epsilon)
+    if not 1e-3 <= target <= 200:
+        raise ValueError(f"target_epsilon must be between 0.001 and 200, got {_validate.shown(target_epsilon)}")
+    return target, _validate.open_unit(delta=delta)
 
 
 def calibrate_noise_multiplier(
@@ -410,7 +428,7 @@ def calibrate_noise_multiplier(
     Parameters
     ----------
     target_epsilon : float
-        ε > 0 that must not be passed.
+        ε, 0.001 to 200, that must not be passed.
     delta : float
         δ in (0, 1).
     sampling_prob : float
@@ -445,7 +463,7 @@ def calibrate_noise_multiplier(
     q, n = _probability(sampling_prob), _validate.integer(steps=steps)
     relation = _validate.neighbors(neighbors)
     return _search(
-        lambda s: _training(s, q, n, relation, d), target, rising=False, limit=math.inf, name="noise_multiplier"
+        lambda s: _training(s, q, n, relation, d), target, rising=False, ends=(LEAST, MOST), name="noise_multiplier"
     )
 
 
@@ -464,7 +482,7 @@ def calibrate_steps(
     Parameters
     ----------
     target_epsilon : float
-        ε > 0 that must not be passed.
+        ε, 0.001 to 200, that must not be passed.
     delta : float
         δ in (0, 1).
     noise_multiplier : float
@@ -496,12 +514,12 @@ def calibrate_steps(
     True
     """
     target, d = _target(target_epsilon, delta)
-    s, q = _validate.positive(noise_multiplier=noise_multiplier), _probability(sampling_prob)
+    s, q = _multiplier(noise_multiplier), _probability(sampling_prob)
     relation = _validate.neighbors(neighbors)
     if _training(s, q, 1, relation, d) > target:
         return 0
     found = _search(
-        lambda n: _training(s, q, max(1, round(n)), relation, d), target, rising=True, limit=1e9, name="steps"
+        lambda n: _training(s, q, max(1, round(n)), relation, d), target, rising=True, ends=(1.0, 1e9), name="steps"
     )
     number = max(1, round(found))
     while number > 1 and _training(s, q, number, relation, d) > target:
@@ -517,7 +535,7 @@ def calibrate_sampling_prob(
     Parameters
     ----------
     target_epsilon : float
-        ε > 0 that must not be passed.
+        ε, 0.001 to 200, that must not be passed.
     delta : float
         δ in (0, 1).
     noise_multiplier : float
@@ -535,7 +553,7 @@ def calibrate_sampling_prob(
     Raises
     ------
     TypeError, ValueError
-        When a parameter breaks its rule, or no probability above 1e-26 reaches the target.
+        When a parameter breaks its rule, or no probability of 1e-9 or more reaches the target.
 
     References
     ----------
@@ -549,9 +567,11 @@ def calibrate_sampling_prob(
     True
     """
     target, d = _target(target_epsilon, delta)
-    s, n = _validate.positive(noise_multiplier=noise_multiplier), _validate.integer(steps=steps)
+    s, n = _multiplier(noise_multiplier), _validate.integer(steps=steps)
     relation = _validate.neighbors(neighbors)
-    return _search(lambda q: _training(s, q, n, relation, d), target, rising=True, limit=1.0, name="sampling_prob")
+    return _search(
+        lambda q: _training(s, q, n, relation, d), target, rising=True, ends=(1e-9, 1.0), name="sampling_prob"
+    )
 
 
 def calibrate_sigma(*, target_epsilon: float, delta: float, sensitivity: float, steps: int) -> float:
@@ -587,7 +607,7 @@ def calibrate_sigma(*, target_epsilon: float, delta: float, sensitivity: float, 
     >>> round(calibrate_sigma(target_epsilon=1.0, delta=1e-5, sensitivity=1.0, steps=100), 9)
     37.306316348
     """
-    target, d = _target(target_epsilon, delta)
+    target, d = _validate.positive(target_epsilon=target_epsilon), _validate.open_unit(delta=delta)
     size, n = _validate.positive(sensitivity=sensitivity), _validate.integer(steps=steps)
     one = gaussian_sigma(epsilon=target, delta=d, sensitivity=size)
     sigma = round_up(Fraction(one) * Fraction(sqrt_up(Fraction(n))))
@@ -633,13 +653,13 @@ def calibrate_scale(*, target_epsilon: float, delta: float, sensitivity: float, 
     size, n = _validate.positive(sensitivity=sensitivity), _validate.integer(steps=steps)
     basic = round_up(Fraction(n) / Fraction(target))
     unit = basic
-    if d > 0 and n > 1:
+    if d > 0 and n > 1 and 0.1 < basic < MOST / 2:
 
         def cost(scale: float) -> float:
             return Accountant(neighbors=_validate.ADD_REMOVE).add(Laplace(scale=scale), steps=n).epsilon_bounds(
                 delta=d, gap=3e-4)[1]  # fmt: skip
 
-        unit = min(basic, _search(cost, target, rising=False, limit=math.inf, name="scale"))
+        unit = min(basic, _search(cost, target, rising=False, ends=(0.02, MOST), name="scale"))
     scale = round_up(Fraction(unit) * Fraction(size)) if math.isfinite(unit) else math.inf
     if not 0 < scale < math.inf:
         raise ValueError(f"sensitivity / target_epsilon must be a scale that float64 can hold, got {sensitivity}")

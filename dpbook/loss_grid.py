@@ -29,7 +29,7 @@ from dpbook._validate import FloatArray
 
 EPS = 2.0**-52
 LARGEST_LOSS = 600.0  # beyond, mass counts as infinite loss (above) or is left out (below)
-LARGEST_GRID = 2**21
+LARGEST_GRID = 2**19
 
 
 class Grid(NamedTuple):
@@ -247,6 +247,8 @@ class Mixture:
         With `tail`, the integral stops where P has less than that beyond: no divergence, but what tilting needs.
         """
         s, a = self.multiplier, order
+        if self.noise == "gaussian" and self.sampling_prob == 1 and not tail:
+            return a * (4 if self.direction == "replace" else 1) / (2 * s * s)
         if self.noise == "gaussian":
             width = 0.2 * min(s, s * s) if self.sampling_prob < 1 else 0.2 * s
             reach = 12.0 * s + 1.0
@@ -255,7 +257,9 @@ class Mixture:
                 first, last = -a - reach, a + reach
             if tail:
                 last = min(last, float(self.centers[self.weights[0] > 0].max()) - s * float(special.ndtri(tail)))
-            x = np.arange(first, last + width, max(width, (last - first) / LARGEST_GRID))
+            if (last - first) / width > LARGEST_GRID:  # no quadrature that could be trusted
+                return math.inf
+            x = np.arange(first, last + width, width)
             logs = [-(((x - c) / s) ** 2) / 2 for c in self.centers]
             logs = [v - math.log(s * math.sqrt(2 * math.pi)) for v in logs]
             measure = np.full(len(x), math.log(x[1] - x[0]))
@@ -271,9 +275,9 @@ class Mixture:
             logs = [-np.abs(x - c) / s - math.log(2 * s) for c in self.centers]
             atoms = []
             q_w = self.weights[1]
-            for end, loss in zip((left, right), self.range, strict=True):
+            for end, value in zip((left, right), self.range, strict=True):
                 beyond = float(np.sum(q_w * np.exp(-np.abs(end - self.centers) / s) / 2))
-                atoms.append((loss, math.log(beyond)))
+                atoms.append((value, math.log(beyond)))
         loss = self.loss(x)
         log_q = _log_mixture(logs, self.weights[1])
         log_mass = np.concatenate([log_q + measure, [m for _, m in atoms]])

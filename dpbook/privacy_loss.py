@@ -21,8 +21,9 @@ from scipy import fft
 
 from dpbook.loss_grid import EPS, LARGEST_GRID, Atoms, Grid, Mixture, Pair
 
-LARGEST_FFT = 2**22
-ROUNDS = 6
+LARGEST_FFT = 2**21
+SMALL = 0.01  # an ε below is resolved as well as this one, no better
+ROUNDS = 4
 LOG_OUTSIDE = math.log(1e-9)  # tilted mass that may wrap around
 
 
@@ -115,7 +116,7 @@ class Composed:
 
         best = at(math.sqrt(-2 * LOG_OUTSIDE / var))
         for factor in (0.6, 1.6):
-            while best[1] > 1e-6 and (other := at(best[1] * factor))[0] < best[0] * 0.98:
+            while 1e-6 < best[1] < 1e6 and (other := at(best[1] * factor))[0] < best[0] * 0.98:
                 best = other
         return best[1], best[2]
 
@@ -288,11 +289,11 @@ class PrivacyLoss:
             return (rest.log_moment(t, tail) - log_delta + _log_c(t)) / t
 
         tail = min(1e-10, max(1e-300, 1e-7 * (delta - infinite) / sum(self.steps)))
-        estimate = max(self._tilt(cost)[1], 1e-9)
+        estimate = max(self._tilt(cost)[1], SMALL)
 
         def answer(composed: Composed) -> tuple[float, float]:
             value = composed.epsilon(delta)
-            return value, gap * max(value, 1e-9)
+            return value, gap * max(value, SMALL)
 
         low, high = self._solve(cost, lambda t: t, tail, gap * estimate, answer, lower)
         return Bounds(min(low, self.largest), min(high, self.largest * (1 + 1e-12) if self.largest > 0 else 0.0))

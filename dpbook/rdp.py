@@ -17,7 +17,7 @@ from dpbook import _validate
 SAFE = 1 + 1e-13  # covers the last digits of the few float64 operations below
 
 
-def conversion_epsilon(order: float, divergence: float, delta: float) -> float:
+def conversion_epsilon(*, order: float, divergence: float, delta: float) -> float:
     """Return the ε that RDP of one order gives: the form of Canonne, Kamath and Steinke, and Balle et al., 2020.
 
     Parameters
@@ -45,7 +45,7 @@ def conversion_epsilon(order: float, divergence: float, delta: float) -> float:
 
     Examples
     --------
-    >>> round(conversion_epsilon(32.0, 1.1, 1e-5), 10)
+    >>> round(conversion_epsilon(order=32.0, divergence=1.1, delta=1e-5), 10)
     1.3278380618
     """
     a, r, d = _order(order), _validate.non_negative(divergence=divergence), _validate.open_unit(delta=delta)
@@ -143,7 +143,7 @@ def zcdp_delta(*, rho: float, epsilon: float) -> float:
     r, eps = _validate.non_negative(rho=rho), _validate.non_negative(epsilon=epsilon)
     if r == 0:
         return 0.0
-    low, high = -40.0, 40.0 + math.log1p((eps + 1) / r)
+    low, high = -40.0, min(700.0, 40.0 + math.log1p(min((eps + 1) / r, 1e300)))
 
     def slope(v: float) -> float:
         a = 1 + math.exp(v)
@@ -154,6 +154,8 @@ def zcdp_delta(*, rho: float, epsilon: float) -> float:
         low, high = (middle, high) if slope(middle) < 0 else (low, middle)
     t = math.exp(high)
     a = 1 + t
+    if not math.isfinite(t * max(a * r, eps)):  # far beyond: the smallest float64 is safe
+        return 1.0 if a * r > eps else math.ulp(0.0)
     log_delta = t * (a * r - eps) - t * math.log1p(1 / t) - math.log(a)
     log_delta += (t * (a * r + eps) + math.log(a) + 2) * 2.0**-50
     return min(1.0, max(math.exp(log_delta) * SAFE, math.ulp(0.0))) if log_delta < 0 else 1.0

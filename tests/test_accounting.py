@@ -91,7 +91,7 @@ def exact_curve(noise, s, q, direction, epsilon):
     for _ in range(120):
         middle = (low + high) / 2
         low, high = (middle, high) if p(middle) <= z * r(middle) * (1 + MP.mpf(10) ** -30) else (low, middle)
-    knots = sorted({high, *(MP.mpf(v) for v in (-1, 0, 1, 3, 8) if v > high)}) + [MP.inf]
+    knots = [*sorted({high, *(MP.mpf(v) for v in (-1, 0, 1, 3, 8) if v > high)}), MP.inf]
     return MP.quad(lambda x: p(x) - z * r(x), knots)
 
 
@@ -136,7 +136,7 @@ def test_discrete_laplace_one_step(a, size, epsilon):
     p, q = np.exp(-a * np.abs(k)), np.exp(-a * np.abs(k - size))
     exact = np.maximum(p - math.exp(epsilon) * q, 0).sum() / p.sum()
     assert lower - 1e-13 <= exact <= upper + 1e-13
-    assert upper - lower <= 1e-6 * max(exact, 1e-9)
+    assert upper - lower <= 1e-6 * exact + 2e-11
 
 
 def test_discrete_laplace_published():
@@ -233,7 +233,7 @@ def test_laplace_calibration_published(steps, scale):
     found = calibrate_scale(target_epsilon=1.0, delta=1e-4, sensitivity=1.0, steps=steps)
     assert found == pytest.approx(scale, abs=0.1)
     assert run(Laplace(scale=found), steps).epsilon(delta=1e-4) <= 1.0 + 1e-4
-    assert calibrate_scale(target_epsilon=3.0, delta=0.0, sensitivity=21.0, steps=10) == 70.0
+    assert calibrate_scale(target_epsilon=3.0, delta=0.0, sensitivity=21.0, steps=10) == pytest.approx(70.0)
 
 
 def test_discrete_laplace_calibration_published():
@@ -308,7 +308,8 @@ def test_published_true_values():
         lower, upper = sgd(sigma, q, steps).epsilon_bounds(delta=delta)
         assert lower - 5e-3 <= value <= upper + 5e-3
     assert sgd(4.0, 0.01, 10_000).epsilon(delta=1e-5) == pytest.approx(0.9470, abs=2e-4)
-    assert sgd(0.8, 0.001, 10_000).epsilon(delta=1e-6) == pytest.approx(0.9598, abs=2e-4)
+    # dp_accounting at a grid of 2e-5; its coarse grid of 1e-3 says 0.9598
+    assert sgd(0.8, 0.001, 10_000).epsilon(delta=1e-6) == pytest.approx(0.94720, abs=1e-4)
 
 
 def test_replace_one_pair_dominates_every_two_records():

@@ -21,9 +21,9 @@ import pandas as pd
 import pytest
 
 import dpbook
-from dpbook import datasets, gaussian, laplace, noise, sensitivity, tuning
+from dpbook import accounting, composition, datasets, gaussian, laplace, noise, rdp, risk, sensitivity, tuning
 
-MODULES = (laplace, gaussian, noise, sensitivity, tuning, datasets)
+MODULES = (laplace, gaussian, noise, sensitivity, tuning, datasets, composition, rdp, risk, accounting)
 SECRET = 123454321.5  # a value that no message about data may repeat
 
 
@@ -112,6 +112,9 @@ ACCEPTED: dict[str, set[str]] = {
     "finite": ONE | HALF | ZERO | {"negative"},
     "open_unit": HALF,
     "half_open_unit": HALF | ZERO,
+    "closed_unit": HALF | ZERO | ONE,
+    "sampling_prob": HALF | ONE,
+    "order": set(),
     "whole": ONE,
     "whole_or_none": ONE | {"none"},
     "whole_from_0": ONE | ZERO,
@@ -122,6 +125,8 @@ ACCEPTED: dict[str, set[str]] = {
     "callable": set(),
     # public arrays and sequences
     "positives": ONE | HALF | {"list12", "ints12", "floats12", "read_only", "2d", "empty_array", "empty_list"},
+    "costs": ONE | HALF | ZERO | {"list12", "ints12", "floats12", "read_only", "2d", "empty_array", "empty_list"},
+    "deltas": HALF | ZERO,
     "candidates": ONE | HALF | {"none", "list12", "ints12", "floats12", "read_only"},
     "domain": (COLUMNS - {"empty_array", "empty_list", "series_with_na"})
     | {"2d", "complex_array", "text_array", "longdouble_array", "ragged", "masked"},
@@ -142,11 +147,12 @@ ACCEPTED: dict[str, set[str]] = {
 # Where refusing, with a message as for all others, is as good as accepting.
 EITHER = {
     "positives": HUGE,
+    "costs": HUGE,
     "candidates": HUGE | {"2d"},
     "rows": {"longdouble_array"},
 }
 DATA = {"true_float", "true_int", "where_int", "records", "rows", "identifiers"}
-TYPE_SHOWN = {"rng", "callable", "domain", "positives", "candidates", "bounds", "public_records"}
+TYPE_SHOWN = {"rng", "callable", "domain", "positives", "costs", "deltas", "candidates", "bounds", "public_records"}
 
 
 class Entry(NamedTuple):
@@ -167,6 +173,7 @@ EPS, DELTA, SENS = (1.0, "positive"), (1e-5, "open_unit"), (1.0, "non_negative")
 ROWS, ONE_ROW = (None, "whole_or_none"), (1, "whole")
 ANALYTIC, CLASSIC, NO_DELTA = ("analytic", "choice"), ("classic", "choice"), (None, "absent")
 WHOLE = (1, "whole_from_0")
+NON, FROM_0, STEPS = (1.0, "non_negative"), (1e-5, "half_open_unit"), (3, "whole")
 TABLE = [
     entry("laplace.laplace_mechanism", true_value=FLOAT, epsilon=EPS, sensitivity=SENS, rng=RNG),
     entry("laplace.laplace_mechanism", true_value=FLOAT, epsilon=EPS, sensitivity=(0.0, "non_negative"), rng=RNG),
@@ -306,6 +313,63 @@ TABLE = [
         candidates=(None, "candidates"),
     ),
     entry("tuning.split_budget", epsilon=EPS, sum_sensitivity=(2.0, "positive"), expected_mean=(1.0, "finite")),
+    entry("composition.basic_composition", epsilons=([1.0], "costs"), deltas=(0.0, "deltas")),
+    entry("composition.advanced_composition", epsilon=NON, steps=STEPS, slack=DELTA, delta=FROM_0),
+    entry("composition.drv_epsilon", epsilon=NON, steps=STEPS, slack=DELTA),
+    entry("composition.optimal_delta", epsilon=NON, steps=STEPS, total_epsilon=NON, delta=FROM_0),
+    entry("composition.optimal_composition", epsilon=NON, steps=STEPS, total_delta=FROM_0, delta=FROM_0),
+    entry("composition.heterogeneous_composition", epsilons=([1.0], "costs"), slack=DELTA, deltas=(0.0, "deltas")),
+    entry("composition.group_privacy", epsilon=NON, group_size=STEPS, delta=FROM_0),
+    entry(
+        "composition.parallel_composition",
+        epsilons=([1.0], "costs"),
+        neighbors=RELATION,
+        deltas=(0.0, "deltas"),
+    ),
+    entry(
+        "composition.amplify",
+        epsilon=NON,
+        sampling_prob=(0.1, "closed_unit"),
+        neighbors=RELATION,
+        delta=FROM_0,
+        sampling=("poisson", "choice"),
+    ),
+    entry("rdp.conversion_epsilon", order=(2.0, "order"), divergence=NON, delta=DELTA),
+    entry("rdp.least_epsilon", divergence=(float, "callable"), delta=DELTA),
+    entry("rdp.zcdp_delta", rho=NON, epsilon=NON),
+    entry("rdp.zcdp_epsilon", rho=NON, delta=FROM_0),
+    entry("rdp.zcdp_rho", target_epsilon=EPS, delta=DELTA),
+    entry("rdp.pure_zcdp", epsilon=NON),
+    entry("rdp.gaussian_zcdp", sigma=SCALE, sensitivity=SENS),
+    entry("risk.approximate_trade_off", epsilon=NON, delta=FROM_0),
+    entry("risk.gaussian_trade_off", mu=NON),
+    entry("risk.posterior_bounds", prior=(0.3, "open_unit"), epsilon=NON),
+    entry(
+        "accounting.calibrate_noise_multiplier",
+        target_epsilon=EPS,
+        delta=DELTA,
+        sampling_prob=(0.1, "sampling_prob"),
+        steps=STEPS,
+        neighbors=RELATION,
+    ),
+    entry(
+        "accounting.calibrate_steps",
+        target_epsilon=EPS,
+        delta=DELTA,
+        noise_multiplier=SCALE,
+        sampling_prob=(0.1, "sampling_prob"),
+        neighbors=RELATION,
+    ),
+    entry(
+        "accounting.calibrate_sampling_prob",
+        target_epsilon=EPS,
+        delta=DELTA,
+        noise_multiplier=SCALE,
+        steps=STEPS,
+        neighbors=RELATION,
+    ),
+    entry("accounting.calibrate_sigma", target_epsilon=EPS, delta=DELTA, sensitivity=EPS, steps=STEPS),
+    entry("accounting.calibrate_scale", target_epsilon=EPS, delta=FROM_0, sensitivity=EPS, steps=STEPS),
     entry("datasets.residents", n=(5, "whole"), seed=(1, "whole_from_0")),
     entry("datasets.clinic_rows", n=(5, "whole"), clinics=(2, "whole"), seed=(1, "whole_from_0")),
 ]

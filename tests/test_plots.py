@@ -13,6 +13,7 @@ import matplotlib.pyplot as plt
 from matplotlib.colors import to_rgb
 
 from dpbook import plots
+from dpbook.risk import approximate_trade_off, gaussian_trade_off
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +54,16 @@ def test_releases_and_histogram():
     assert [t.get_text() for t in ax.get_xticklabels()] == ["a", "b"]
     ax = drawn(plots.histogram({"one": [1, 2, 3], "two": [2, 3, 4]}, xlabel="release", truth=2.0))
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("release", "density")
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_trade_off(log):
+    curves = {"μ = 1": gaussian_trade_off(mu=1.0), "ε = 1": approximate_trade_off(epsilon=1.0, delta=1e-5)}
+    ax = drawn(plots.trade_off(curves, log=log))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("false positive rate", "least false negative rate")
+    assert [t.get_text() for t in ax.get_legend().get_texts()] == ["random guess", *curves]
+    assert (ax.get_xscale() == "log") == log
+    assert plots.trade_off(curves, ax=ax) is ax
 
 
 def test_given_axes_are_used():
