@@ -12,9 +12,10 @@ side where it is small, and carry a bound on their rounding. That bound rests on
 ``2**-52 (4 + 3 y²)``, relative, which is measured against mpmath and not proven.
 
 Dominating pairs of Poisson sampling under add/remove: Zhu, Dong and Wang (2022), Thm. 11. Under replace-one: let a test
-have power a at N(v). By Neyman and Pearson it has at least the level of a half-line of power a at N(0), as |v| ≤ 1, and
-at N(v'), as |v - v'| ≤ 2. So ``P(S) - z Q(S)`` is largest for v = 1, v' = -1 when z ≥ 1, and for z < 1 by exchanging P
-and Q. For Laplace noise the same holds for one number; a vector needs the trade-off curve of its own.
+have power a at N(v). By Neyman and Pearson it has at least the level of a half-line of power a at N(0), as
+``|v| ≤ 1``, and at N(v'), as ``|v - v'| ≤ 2``. So ``P(S) - z Q(S)`` is largest for v = 1, v' = -1 when z ≥ 1, and for
+z < 1 by exchanging P and Q. For Laplace noise the same holds for one number; a vector needs the trade-off curve of its
+own.
 """
 
 import functools

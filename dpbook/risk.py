@@ -64,7 +64,7 @@ class TradeOff:
 
     @property
     def advantage(self) -> float:
-        """Largest true positive rate minus false positive rate: δ at ε = 0, rounded up."""
+        """Return the largest true positive rate minus false positive rate (which is δ at ε = 0), rounded up."""
         if self.mu is not None:
             return min(1.0, float(special.erf(self.mu / math.sqrt(8))) * (1 + SLACK))
         best = min(
