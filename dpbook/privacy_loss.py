@@ -324,8 +324,14 @@ class PrivacyLoss:
     def curve(self, epsilons: Any) -> Any:
         """Return upper bounds of δ at an array of ε, from one composition."""
         rest = self._without_infinite()
-        tilt, _ = self._tilt(lambda t: (rest.log_moment(t) + math.log(100) + _log_c(t)) / t)
+        strong, _ = self._tilt(lambda t: (rest.log_moment(t) + math.log(100) + _log_c(t)) / t)
         total = sum(self.steps)
         widest = self._widest(1e-14 / total, 1e-14)
-        step = max(min(math.sqrt(1e-3 / ((tilt + 1) * total)), widest / 64), widest / LARGEST_GRID)
-        return Composed(self._grids(step, 1e-14 / total, 1e-14), list(self.steps), tilt, above=True).delta(epsilons)
+        bounds = []
+        for tilt in sorted(
+            {min(strong, 1.0), strong}
+        ):  # a strong tilt alone is blind near ε = 0, a weak one at the end
+            step = max(min(math.sqrt(1e-3 / ((tilt + 1) * total)), widest / 64), widest / LARGEST_GRID)
+            grids = self._grids(step, 1e-14 / total, 1e-14)
+            bounds.append(Composed(grids, list(self.steps), tilt, above=True).delta(epsilons))
+        return np.minimum.reduce(bounds)
