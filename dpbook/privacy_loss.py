@@ -328,9 +328,7 @@ class PrivacyLoss:
         total = sum(self.steps)
         widest = self._widest(1e-14 / total, 1e-14)
         bounds = []
-        for tilt in sorted(
-            {min(strong, 1.0), strong}
-        ):  # a strong tilt alone is blind near ε = 0, a weak one at the end
+        for tilt in sorted({min(strong, 1.0), strong}):  # strong alone is blind near ε = 0, weak at the end
             step = max(min(math.sqrt(1e-3 / ((tilt + 1) * total)), widest / 64), widest / LARGEST_GRID)
             grids = self._grids(step, 1e-14 / total, 1e-14)
             bounds.append(Composed(grids, list(self.steps), tilt, above=True).delta(epsilons))
