@@ -72,7 +72,7 @@ class Release:
     neighbors
         The neighbour relation of the guarantee.
     mechanism
-        "laplace", "discrete_laplace", "gaussian", "exponential" or "randomized_response".
+        "laplace", "discrete_laplace", "gaussian", "exponential", "permute_and_flip" or "randomized_response".
     keys
         For one value for each bin or category: its edges or key.
     parts
@@ -472,9 +472,9 @@ def private_mean(
     quantile (Fieller).
 
     To first order the error has the standard deviation ``sqrt(2) w sqrt((1 - μ)² + μ²) / (n ε)`` with w = U - L and μ
-    the place of the mean between the bounds. A sum of centred records and a count that share ε in the best proportion for
-    the true mean have ``sqrt(2) w (0.5**(2/3) + abs(μ - 0.5)**(2/3))**1.5 / (n ε)``. That is more, unless the mean is
-    known beforehand to lie within about 7 % of the width from the middle.
+    the place of the mean between the bounds. A sum of centred records and a count that share ε in the best proportion
+    for the true mean have ``sqrt(2) w (0.5**(2/3) + abs(μ - 0.5)**(2/3))**1.5 / (n ε)``. That is more, unless the mean
+    is known beforehand to lie within about 7 % of the width from the middle.
 
     References
     ----------
@@ -1154,7 +1154,7 @@ def private_quantiles(
 ) -> Release:
     """Return private quantiles, with ε-DP in all under the stated relation.
 
-    Each of k quantiles is drawn by the exponential mechanism with ε/k; then they are put in order.
+    Each of k quantiles is drawn by `dpbook.selection.exponential_quantile` with ε/k; then they are put in order.
 
     Parameters
     ----------
@@ -1235,7 +1235,8 @@ def private_quantiles(
     value[np.argsort(wanted, kind="stable")] = np.sort(found)
     miss = scale * (math.log(last - first + 1) - math.log(ask.alpha / len(wanted)))
     given = float(value[0]) if parts.ndim == 0 else value
-    return ask.release("quantile", given, None, scale, mechanism="exponential", rank_error=miss)
+    kind = "permute_and_flip" if last - first < selection.FEW_POINTS else "exponential"
+    return ask.release("quantile", given, None, scale, mechanism=kind, rank_error=miss)
 
 
 def private_median(
