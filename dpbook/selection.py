@@ -673,8 +673,6 @@ def _misses(places: FloatArray, part: int, points: int) -> FloatArray:
     target = part * len(places)
     miss = np.maximum(((upto - counts) << RANK_BITS) - target, target - (upto << RANK_BITS))
     return np.asarray(np.maximum(miss, 0), dtype=np.float64)
-        float
-    )
 
 
 Run = tuple[int, int]  # the first place and the number of places of neighbouring points with the same utility
