@@ -180,7 +180,7 @@ def main() -> None:
     for question in QUESTIONS:
         truth = exact(question, x)
         for epsilon in (0.1, 1.0):
-            few = min(runs, 100) if question == "median" else runs  # OpenDP scores 200,001 candidates each time
+            few = min(runs, 40) if question == "median" else runs  # OpenDP scores 200,001 candidates each time
             found = {
                 name: error(LIBRARIES[name](question, x, epsilon), truth, few if name == "OpenDP" else runs)
                 for name in names
