@@ -574,7 +574,8 @@ def exponential_quantile(
     """Return a private quantile, with ε-DP under the stated relation: one of many public points is chosen.
 
     The candidates are all multiples of `step` within the bounds. The utility of a point is minus the number of records
-    by which its rank misses q n; a point that many records share has all their ranks. The
+    by which its rank misses q n. A point that many records share has all their ranks, and where q n is among them the
+    utility is positive: the distance to the nearer end. The
     choice is by permute-and-flip where there are at most 2**18 points. With more it is by the exponential mechanism, in
     which the points between two records, of the same utility, are drawn as one; the two then hardly differ. The
     probabilities are exact; with ties, with no data, and where every weight but a few underflows.
@@ -672,7 +673,7 @@ def _misses(places: FloatArray, part: int, points: int) -> FloatArray:
     upto = np.cumsum(counts)
     target = part * len(places)
     miss = np.maximum(((upto - counts) << RANK_BITS) - target, target - (upto << RANK_BITS))
-    return np.asarray(np.maximum(miss, 0), dtype=np.float64)
+    return np.asarray(miss, dtype=np.float64)
 
 
 Run = tuple[int, int]  # the first place and the number of places of neighbouring points with the same utility
@@ -698,10 +699,14 @@ def _window_run(places: FloatArray, part: int, scale: float, points: int, unifor
     near = _ranked(places, low, high)
     distinct, counts = np.unique(near, return_counts=True)
     upto = low + np.cumsum(counts)
-    # The first place may have more records before it, and the last more behind it: neither changes a utility, as the
-    # rank q n lies inside the window.
+    less = upto - counts
+    if low > 0:  # the first place may have more records before the window, and the last behind it
+        less[0] = np.count_nonzero(places < distinct[0])
+    if high < n - 1:
+        upto[-1] = np.count_nonzero(places <= distinct[-1])
+    # What is not listed misses by more than the reach, and some listed point has a utility of 0 or more.
     unlisted = points * math.exp(-(reach - 2) * 2.0**RANK_BITS / scale) * 1.01
-    return _draw_run(distinct, upto - counts, upto, low == 0, high == n - 1, n, part, scale, points, uniform, unlisted)
+    return _draw_run(distinct, less, upto, low == 0, high == n - 1, n, part, scale, points, uniform, unlisted)
 
 
 def _ranked(places: FloatArray, low: int, high: int) -> FloatArray:
@@ -744,7 +749,7 @@ def _draw_run(
     before[2::2] = behind[2::2] = upto
     before[0] = behind[0] = 0
     target = float(part * n)  # all of this is whole numbers below 2**53, and so exact
-    miss = np.maximum(np.maximum(before * 2.0**RANK_BITS - target, target - behind * 2.0**RANK_BITS), 0.0)
+    miss = np.maximum(before * 2.0**RANK_BITS - target, target - behind * 2.0**RANK_BITS)
     listed = ends > starts
     listed[0] &= from_the_start
     listed[-1] &= to_the_end

@@ -324,9 +324,9 @@ def test_a_sparse_vector_is_one_of_its_kind():
 
 
 def miss(data, point, q):
-    """The definition: how far q n is from the ranks that the point has."""
+    """The definition: how far q n is from the ranks that the point has; negative where it is among them."""
     target = Fraction(round(q * 2**24), 2**24) * len(data)
-    return max(sum(x < point for x in data) - target, target - sum(x <= point for x in data), Fraction(0))
+    return max(sum(x < point for x in data) - target, target - sum(x <= point for x in data))
 
 
 @pytest.mark.parametrize("q", [0.0, 0.25, 0.5, 0.9, 1.0])
@@ -397,7 +397,7 @@ def test_a_window_lists_the_same_utilities_and_bounds_the_rest(monkeypatch, q):
         before = min(sum(math.exp(x / 2.0**22) for x in exact[:i]) for i in starts)
         behind = min(sum(math.exp(x / 2.0**22) for x in exact[i + len(listed) :]) for i in starts)
         assert max(before, behind) <= seen["unlisted"] * (1 + 1e-9)
-        assert max(listed) == 0.0
+        assert max(listed) >= 0.0
 
 
 @pytest.mark.parametrize("kind", ["uniform", "ties", "lognormal"])
