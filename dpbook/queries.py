@@ -72,7 +72,7 @@ class Release:
     neighbors
         The neighbour relation of the guarantee.
     mechanism
-        "laplace", "discrete_laplace", "gaussian", "exponential" or "randomized_response".
+        "laplace", "discrete_laplace", "gaussian", "exponential", "permute_and_flip" or "randomized_response".
     keys
         For one value for each bin or category: its edges or key.
     parts
@@ -1154,7 +1154,7 @@ def private_quantiles(
 ) -> Release:
     """Return private quantiles, with ε-DP in all under the stated relation.
 
-    Each of k quantiles is drawn by the exponential mechanism with ε/k; then they are put in order.
+    Each of k quantiles is drawn by `dpbook.selection.exponential_quantile` with ε/k; then they are put in order.
 
     Parameters
     ----------
@@ -1235,7 +1235,8 @@ def private_quantiles(
     value[np.argsort(wanted, kind="stable")] = np.sort(found)
     miss = scale * (math.log(last - first + 1) - math.log(ask.alpha / len(wanted)))
     given = float(value[0]) if parts.ndim == 0 else value
-    return ask.release("quantile", given, None, scale, mechanism="exponential", rank_error=miss)
+    kind = "permute_and_flip" if last - first < selection.FEW_POINTS else "exponential"
+    return ask.release("quantile", given, None, scale, mechanism=kind, rank_error=miss)
 
 
 def private_median(

@@ -25,6 +25,7 @@ LATTICE_BITS = 20  # noisy comparisons are made in steps of 2**-21 to 2**-20 of 
 LARGEST_LATTICE = 2**61
 RANK_BITS = 24  # a quantile counts as a multiple of 2**-24, so that ranks are whole numbers
 POINTS_BITS = 48  # a quantile is one of about 2**48 points between the bounds
+FEW_POINTS = 2**18  # with no more points than this, each has a coin of its own
 LARGEST_COUNT = 2**29  # records of a quantile
 WORD = 2**64
 
@@ -570,12 +571,14 @@ def exponential_quantile(
     max_rows: int | None = None,
     rng: np.random.Generator | None = None,
 ) -> float:
-    """Return a private quantile, with ε-DP under the stated relation: the exponential mechanism on public points.
+    """Return a private quantile, with ε-DP under the stated relation: one of many public points is chosen.
 
     The candidates are all multiples of `step` within the bounds. The utility of a point is minus the number of records
-    by which its rank misses q n; a point that many records share has all their ranks. Points between two records have
-    the same utility and are drawn as one. The probabilities are exact; with ties, with no data, and where every weight
-    but a few underflows.
+    by which its rank misses q n. A point that many records share has all their ranks, and where q n is among them the
+    utility is positive: the distance to the nearer end. The
+    choice is by permute-and-flip where there are at most 2**18 points. With more it is by the exponential mechanism, in
+    which the points between two records, of the same utility, are drawn as one; the two then hardly differ. The
+    probabilities are exact; with ties, with no data, and where every weight but a few underflows.
 
     Parameters
     ----------
@@ -610,7 +613,7 @@ def exponential_quantile(
 
     References
     ----------
-    Smith (2011), Alg. 2, for the mechanism on the real line.
+    Smith (2011), Alg. 2, for the exponential mechanism on the real line; McKenna, Sheldon (2020), for the other.
 
     Examples
     --------
@@ -632,9 +635,13 @@ def exponential_quantile(
     column = _validate.column(values=values)
     if len(column) > LARGEST_COUNT:
         raise ValueError("values must have at most 2**29 records")
-    places = _places(column, size, first, last, (lower, upper))
+    places, points = _places(column, size, first, last, (lower, upper)), last - first + 1
+    if points <= FEW_POINTS:
+        heads = np.flatnonzero(noise.flip_coins(-_misses(places, part, points), scale=scale, rng=rng))
+        place = int(heads[noise.choose_index(np.zeros(len(heads)), scale=1.0, rng=rng)])
+        return float(min(max((first + place) * size, lower), upper))
     read = noise._reader(rng)
-    uniform, points = noise._Uniform(read), last - first + 1
+    uniform = noise._Uniform(read)
     run = _window_run(places, part, scale, points, uniform) or _run(places, part, scale, points, uniform)
     place = run[0] + noise._uniform_below(run[1], read)
     return float(min(max((first + place) * size, lower), upper))
@@ -656,6 +663,17 @@ def _places(column: npt.NDArray[Any], step: float, first: int, last: int, bounds
             np.subtract(x, first, out=out)
             start += len(x)
     return places
+
+
+def _misses(places: FloatArray, part: int, points: int) -> FloatArray:
+    """Return by how much the ranks of each point miss q n, in units of 2**-24: whole numbers, and so exact."""
+    counts = np.zeros(points, dtype=np.int64)
+    for start in range(0, len(places), 2**18):
+        counts += np.bincount(places[start : start + 2**18].astype(np.int64), minlength=points)
+    upto = np.cumsum(counts)
+    target = part * len(places)
+    miss = np.maximum(((upto - counts) << RANK_BITS) - target, target - (upto << RANK_BITS))
+    return np.asarray(miss, dtype=np.float64)
 
 
 Run = tuple[int, int]  # the first place and the number of places of neighbouring points with the same utility
@@ -681,10 +699,14 @@ def _window_run(places: FloatArray, part: int, scale: float, points: int, unifor
     near = _ranked(places, low, high)
     distinct, counts = np.unique(near, return_counts=True)
     upto = low + np.cumsum(counts)
-    # The first place may have more records before it, and the last more behind it: neither changes a utility, as the
-    # rank q n lies inside the window.
+    less = upto - counts
+    if low > 0:  # the first place may have more records before the window, and the last behind it
+        less[0] = np.count_nonzero(places < distinct[0])
+    if high < n - 1:
+        upto[-1] = np.count_nonzero(places <= distinct[-1])
+    # What is not listed misses by more than the reach, and some listed point has a utility of 0 or more.
     unlisted = points * math.exp(-(reach - 2) * 2.0**RANK_BITS / scale) * 1.01
-    return _draw_run(distinct, upto - counts, upto, low == 0, high == n - 1, n, part, scale, points, uniform, unlisted)
+    return _draw_run(distinct, less, upto, low == 0, high == n - 1, n, part, scale, points, uniform, unlisted)
 
 
 def _ranked(places: FloatArray, low: int, high: int) -> FloatArray:
@@ -727,7 +749,7 @@ def _draw_run(
     before[2::2] = behind[2::2] = upto
     before[0] = behind[0] = 0
     target = float(part * n)  # all of this is whole numbers below 2**53, and so exact
-    miss = np.maximum(np.maximum(before * 2.0**RANK_BITS - target, target - behind * 2.0**RANK_BITS), 0.0)
+    miss = np.maximum(before * 2.0**RANK_BITS - target, target - behind * 2.0**RANK_BITS)
     listed = ends > starts
     listed[0] &= from_the_start
     listed[-1] &= to_the_end

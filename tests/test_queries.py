@@ -575,7 +575,9 @@ def test_the_rank_error_holds(rows):
         misses += away > release.rank_error
     assert stats.binom.sf(misses - 1, 300, 0.05) > REJECT
     assert release.rank_error < 400
-    assert release.query == "median"
+    assert (release.query, release.mechanism) == ("median", "permute_and_flip")
+    fine = private_median(data, bounds=(0, 100), epsilon=0.5, neighbors=AR)
+    assert fine.mechanism == "exponential"
     assert "rank by at most" in repr(release)
 
 
