@@ -42,12 +42,18 @@ def _bounds(hits: int, draws: int, level: float) -> tuple[float, float]:
 
     By bisection on the distribution itself, keeping the safe end: the inverse of older SciPy releases is unreliable.
     """
+    if draws < 2**31:
+        at_least, at_most = special.bdtrc, special.bdtr
+    else:  # those two take no larger number of draws
+        at_least = lambda k, n, p: special.betainc(k + 1, n - k, p)  # noqa: E731
+        at_most = lambda k, n, p: special.betainc(n - k, k + 1, 1.0 - p)  # noqa: E731
+    margin = MARGIN + draws * 2.0**-50  # 1 - p is rounded
     low, high = 0.0, 1.0
     if hits > 0:
         above = hits / draws
         for _ in range(BISECTIONS):
             middle = (low + above) / 2
-            if special.bdtrc(hits - 1, draws, middle) <= level:
+            if at_least(hits - 1, draws, middle) <= level:
                 low = middle
             else:
                 above = middle
@@ -55,11 +61,11 @@ def _bounds(hits: int, draws: int, level: float) -> tuple[float, float]:
         below = hits / draws
         for _ in range(BISECTIONS):
             middle = (below + high) / 2
-            if special.bdtr(hits, draws, middle) <= level:
+            if at_most(hits, draws, middle) <= level:
                 high = middle
             else:
                 below = middle
-    return low * (1.0 - MARGIN), min(1.0, high * (1.0 + MARGIN))
+    return low * max(0.0, 1.0 - margin), min(1.0, high * (1.0 + margin))
 
 
 def _rough_bounds(hits: IntArray, other_hits: IntArray, draws: int, level: float) -> tuple[FloatArray, FloatArray]:
