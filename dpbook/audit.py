@@ -10,6 +10,7 @@ Nothing here makes anything private; an audit of real data is a computation on t
 release.
 """
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,30 +30,42 @@ FEWEST_TO_LOOK = 400  # draws of each side
 FEWEST_DRAWS = 16
 MOST_TO_ORDER = 2**17  # draws of each input that place the cuts and order the cells
 SCREEN, FINALISTS = 2**14, 4  # with more draws than this, only the most promising scores see all of them
-MARGIN = 1e-9  # relative: how far a bound is moved to the safe side of SciPy's inverse
+BISECTIONS = 90
+MARGIN = 1e-9  # relative: how far a bound is moved to the safe side of what was computed
 
 VIOLATED, NOT_REFUTED, NO_POWER = "violated", "not refuted", "too few draws to refute"
 
 
+@functools.lru_cache(maxsize=4096)
 def _bounds(hits: int, draws: int, level: float) -> tuple[float, float]:
     """Return the p with ``P(X >= hits) = level`` and the p with ``P(X <= hits) = level``, for X binomial.
 
-    Each is checked against the distribution that it inverts, and moved to the safe side until it holds.
+    By bisection on the distribution itself, keeping the safe end: the inverse of older SciPy releases is unreliable.
     """
+    if draws < 2**31:
+        at_least, at_most = special.bdtrc, special.bdtr
+    else:  # those two take no larger number of draws
+        at_least = lambda k, n, p: special.betainc(k + 1, n - k, p)  # noqa: E731
+        at_most = lambda k, n, p: special.betainc(n - k, k + 1, 1.0 - p)  # noqa: E731
+    margin = MARGIN + draws * 2.0**-50  # 1 - p is rounded
     low, high = 0.0, 1.0
     if hits > 0:
-        low = float(special.betaincinv(hits, draws - hits + 1, level)) if hits < draws else level ** (1 / draws)
-        low *= 1.0 - MARGIN
+        above = hits / draws
+        for _ in range(BISECTIONS):
+            middle = (low + above) / 2
+            if at_least(hits - 1, draws, middle) <= level:
+                low = middle
+            else:
+                above = middle
     if hits < draws:
-        high = float(special.betaincinv(hits + 1, draws - hits, 1.0 - level))
-        high = min(1.0, (high if hits else -math.expm1(math.log(level) / draws)) * (1.0 + MARGIN))
-    step = MARGIN
-    while low > 0.0 and special.bdtrc(hits - 1, draws, low) > level:
-        low, step = low * (1.0 - min(step, 0.5)), 2 * step
-    step = MARGIN
-    while high < 1.0 and special.bdtr(hits, draws, high) > level:
-        high, step = min(1.0, high * (1.0 + step)), 2 * step
-    return low, high
+        below = hits / draws
+        for _ in range(BISECTIONS):
+            middle = (below + high) / 2
+            if at_most(hits, draws, middle) <= level:
+                high = middle
+            else:
+                below = middle
+    return low * max(0.0, 1.0 - margin), min(1.0, high * (1.0 + margin))
 
 
 def _rough_bounds(hits: IntArray, other_hits: IntArray, draws: int, level: float) -> tuple[FloatArray, FloatArray]:
