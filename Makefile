@@ -1,7 +1,7 @@
 # Everything runs in .venv, which the first target you call makes.
 #   make book    the website, in _build/html        make serve   the same, opened at http://localhost:8000
 #   make live    Python for the browser (53 MB), so that the pages served can run their own code: once, before make serve
-#   make test    everything that guards the project make bench   speed and audits, with other libraries (four minutes)
+#   make test    everything that guards the project make bench   speed, tightness and audits beside other libraries (five minutes)
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -91,6 +91,7 @@ notebooks: $(STAMP)
 
 bench: .venv-peers/.installed
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE .venv-peers/bin/python tests/benchmarks/speed.py --page book/speed.md
+	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE .venv-peers/bin/python tests/benchmarks/accounting.py --page book/tightness.md
 	.venv-peers/bin/python tests/benchmarks/audit.py --page book/audits.md
 
 bench-queries: .venv-peers/.installed

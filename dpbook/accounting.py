@@ -33,8 +33,8 @@ SAMPLING = ("poisson", "fixed_size", "shuffle")
 REFUSED = {
     "fixed_size": "batches of a fixed size are not Poisson samples: when one person leaves, another takes the place, "
     "and the cost can be 15 times the Poisson value; draw each record on its own with probability sampling_prob",
-    "shuffle": "shuffled batches are not Poisson samples, and cost more; a safe account is one unsampled Gaussian or "
-    "Laplace step for each pass over the data, as each person is in one batch of it",
+    "shuffle": "shuffled batches are not Poisson samples, and cost more: when one person leaves, others move into "
+    "other batches; there is no account of them here; draw each record on its own with probability sampling_prob",
 }
 
 

@@ -64,7 +64,7 @@ def test_killed_processes_forget_nothing(path):
     lost = 0
     for turn in range(3):
         names = (f"{turn}a", f"{turn}b")
-        workers = [start(SPENDER, path, name, 0.001) for name in names]
+        workers = [start(SPENDER, path, name, 0.00001) for name in names]  # more than a full pipe takes
         lines: list[list[str]] = [[], []]
         for worker, seen in zip(workers, lines, strict=True):
             for _ in range(rng.randrange(1, 5)):
@@ -85,7 +85,7 @@ def test_killed_processes_forget_nothing(path):
             assert history[number - 1].who == name
         lost = len(history) - len(acknowledged)
         assert 0 <= lost <= 2 * (turn + 1)  # recorded, but killed before it was acknowledged: spent without use
-    assert ledger.spent["epsilon"] == Decimal("0.001") * (len(acknowledged) + lost)
+    assert ledger.spent["epsilon"] == Decimal("0.00001") * (len(acknowledged) + lost)
 
 
 def test_a_write_that_is_cut_short_is_rolled_back(path):
