@@ -329,7 +329,7 @@ def test_a_ledger_cannot_be_copied(make, monkeypatch):
             duplicate(ledger)
     here = os.getpid()
     monkeypatch.setattr(os, "getpid", lambda: here + 1)  # as after a fork
-    if isinstance(ledger._store, _store.MemoryStore):
+    if "MemoryStore" in type(ledger._store).__name__:
         with pytest.raises(budget.LedgerError, match="another process"):
             ledger.spend(epsilon=0.1, label="query")
     else:

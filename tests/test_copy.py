@@ -46,11 +46,26 @@ def load(path, name):
 """
 # Puts copies in the place of the package's modules, then runs tests.
 ALIASED = """
-import importlib.util, sys
+import importlib.util, sys, types
 import dpbook, pytest
 
 pairs, arguments = sys.argv[1].split("|"), sys.argv[2:]
-copies = {}
+copies, kept = {}, {}
+
+
+class Linked(types.ModuleType):
+    # What a test puts in the place of a name of the package, it puts in the place of the copies' name too.
+    def __setattr__(self, key, value):
+        stem = self.__name__.rpartition(".")[2]
+        for copy in copies.values():
+            names = [f"{stem}_{key}", f"_{stem.lstrip('_')}_{key.lstrip('_')}", key]
+            name = next((name for name in names if name in vars(copy)), None)
+            if name:
+                ours, theirs = kept.setdefault((copy, name), (vars(copy)[name], vars(self).get(key)))
+                setattr(copy, name, ours if value is theirs else value)
+        super().__setattr__(key, value)
+
+
 for name, path in (pair.split("=", 1) for pair in pairs):
     spec = importlib.util.spec_from_file_location(f"dpbook.{name}", path)
     copies[name] = sys.modules[f"dpbook.{name}"] = importlib.util.module_from_spec(spec)
@@ -60,6 +75,9 @@ for name in dpbook.__all__:
     module = getattr(getattr(dpbook, name), "__module__", "").rpartition(".")[2]
     if module in copies:
         setattr(dpbook, name, getattr(copies[module], name))
+for name, module in list(sys.modules.items()):
+    if name.startswith("dpbook.") and name.rpartition(".")[2] not in copies:
+        module.__class__ = Linked
 sys.exit(pytest.main(arguments))
 """
 
