@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbook import _store, budget, gaussian
+from dpbook import budget, gaussian
 from dpbook.budget import BudgetExceededError, Ledger
 
 ONE = {"neighbors": "add_remove"}
