@@ -9,6 +9,8 @@ statement about ``"add_remove"`` only: replacing a person can raise one utility 
 """
 
 import math
+import os
+import threading
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -337,7 +339,8 @@ class SparseVector:
     It answers True or False, to any number of queries, until `max_positives` of them were True; then it refuses. The
     queries may depend on earlier answers. The whole object is ε-DP, whatever is asked. No noisy value is ever shown,
     the noise of the threshold is drawn once, and that of the queries grows with `max_positives`: the ways in which
-    published variants of this algorithm fail are not open.
+    published variants of this algorithm fail are not open. Threads may share one object. It cannot be copied or pickled,
+    and a forked process cannot use it: two copies would give more positive answers than ε pays for.
 
     Parameters
     ----------
@@ -400,6 +403,7 @@ class SparseVector:
         scale = _lattice_scale(for_threshold, whole)
         self._scale = _lattice_scale(for_queries, factor * most * whole)
         self._rng, self._left = rng, most
+        self._lock, self._process = threading.Lock(), os.getpid()
         self._threshold = noise.add_discrete_laplace(self._place(limit), scale=scale, rng=rng)
         self._parameters = (limit, eps, size, neighbors, most)
         self._scales = (scale, self._scale)
@@ -433,20 +437,24 @@ class SparseVector:
         Raises
         ------
         RuntimeError
-            When `max_positives` answers were True already.
+            When `max_positives` answers were True already; or in another process than the one that made the object.
         TypeError, ValueError
             When the value is not one finite number.
         """
-        if self._left <= 0:
-            raise RuntimeError(
-                f"all {self._parameters[4]} positive answers are used up: the budget allows no more queries"
-            )
+        if os.getpid() != self._process:  # before the lock, which a fork may have copied while it was held
+            raise RuntimeError("a SparseVector answers only in the process that made it: a fork is a second copy")
         one = _validate.finite_values(value=value)
         if one.ndim:
             raise TypeError("value must be one number: ask one query at a time")
-        noisy = noise.add_discrete_laplace(self._place(float(one)), scale=self._scale, rng=self._rng)
-        is_above = bool(noisy >= self._threshold)
-        self._left -= is_above
+        place = self._place(float(one))
+        with self._lock:  # otherwise two threads could both pass the check, and both answer True
+            if self._left <= 0:
+                raise RuntimeError(
+                    f"all {self._parameters[4]} positive answers are used up: the budget allows no more queries"
+                )
+            noisy = noise.add_discrete_laplace(place, scale=self._scale, rng=self._rng)
+            is_above = bool(noisy >= self._threshold)
+            self._left -= is_above
         return is_above
 
     def _refuse(self, *_: Any) -> NoReturn:

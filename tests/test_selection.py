@@ -7,7 +7,12 @@ draws; what is drawn is then compared with those probabilities. Seeds are fixed;
 import copy
 import itertools
 import math
+import os
 import pickle
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import mpmath
@@ -291,6 +296,48 @@ def test_sparse_vector_answers_and_stops():
         with pytest.raises(RuntimeError, match="used up"):
             s.above(0.0)
     assert "0 of 2 positives left" in repr(s)
+
+
+def test_threads_share_the_positive_answers(monkeypatch):
+    real = noise.add_discrete_laplace
+    s = sparse(epsilon=50.0, max_positives=2)
+    monkeypatch.setattr(noise, "add_discrete_laplace", lambda *a, **k: time.sleep(0.01) or real(*a, **k))
+
+    def asked(_):
+        try:
+            return s.above(1e6)
+        except RuntimeError:
+            return None
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(asked, range(16)))
+    assert answers.count(True) == 2
+    assert answers.count(None) == 14
+    assert s.positives_left == 0
+
+
+FORKED = """
+import os
+from dpbook.selection import SparseVector
+s = SparseVector(threshold=0, epsilon=1.0, sensitivity=1, neighbors="add_remove")
+s._lock.acquire()  # as if another thread were answering
+if os.fork() == 0:
+    try:
+        s.above(0.0)
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+s._lock.release()
+print(type(s.above(0.0)).__name__)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_gets_no_answer():
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True)
+    assert "only in the process that made it" in done.stdout
+    assert done.stdout.endswith("bool\n")
 
 
 def test_sparse_vector_frequencies():
