@@ -13,7 +13,7 @@ returns a `Release`: the value with the interval that the noise leaves open, and
   is not in the interval.
 
 A person with several rows is declared with `person` (an id for each row) and `max_contributions`: the first so many
-rows of each person are kept, and the noise grows with it.
+rows of each person are kept, and the noise grows with it. Rows without an id are dropped.
 """
 
 import math
@@ -319,7 +319,7 @@ def _condition(where: Any, length: int) -> npt.NDArray[np.bool_]:
         raise ValueError("values and where must have the same length")
     if column.dtype.kind == "b":
         return column
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):  # a long double may be beyond float64
         return np.asarray(np.nan_to_num(column.astype(np.float64), nan=0.0) != 0)
 
 

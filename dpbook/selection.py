@@ -339,8 +339,8 @@ class SparseVector:
     It answers True or False, to any number of queries, until `max_positives` of them were True; then it refuses. The
     queries may depend on earlier answers. The whole object is ε-DP, whatever is asked. No noisy value is ever shown,
     the noise of the threshold is drawn once, and that of the queries grows with `max_positives`: the ways in which
-    published variants of this algorithm fail are not open. Threads may share one object. It cannot be copied or pickled,
-    and a forked process cannot use it: two copies would give more positive answers than ε pays for.
+    published variants of this algorithm fail are not open. Threads may share one object. It cannot be copied or
+    pickled, and a forked process cannot use it: two copies would give more positive answers than ε pays for.
 
     Parameters
     ----------
@@ -955,21 +955,23 @@ def private_keys(
     Parameters
     ----------
     keys : array_like
-        One-dimensional: a key for each row. Rows without a key (None, NaN) are left out. Left untouched.
+        One-dimensional: a key for each row. Rows without a key (None, NaN, or one that cannot be printed) are left out.
+        Keys are told apart by type and `repr`, by all that is seen of them: 1, 1.0 and True are three keys. Left
+        untouched.
     epsilon, delta : float
         Privacy parameters of the whole list: ε > 0, and δ in (0, 1).
     neighbors : {"add_remove", "replace_one"}
         The neighbour relation of the guarantee. Replacing is removing and adding: each is given ε/2.
     person, max_groups : array_like and int, optional
         Who each row is from, and the most different keys to keep of one person: the first in that person's own order.
-        None: every row is another person.
+        A row without an id (None, NaN) is left out. None: every row is another person.
     rng : numpy.random.Generator, optional
         None (the default) draws from the operating system's entropy. A seeded list is NOT private.
 
     Returns
     -------
     list
-        The keys, sorted, so that their order tells nothing.
+        The keys, NumPy's scalars as Python's, sorted by what is seen of them, so that their order tells nothing.
 
     Raises
     ------
@@ -1007,30 +1009,54 @@ def private_keys(
     groups = most or 1
     each = math.nextafter(eps / groups, 0.0) if groups > 1 else eps
     part = -mp.expm1(mp.log1p(-exact) / groups) * (1 - mp.mpf(2) ** -100)
-    counts = _people(keys, person, groups)
+    keys_of, counts = _people(keys, person, groups)
     table = _keep_words(each, Fraction(int(mp.floor(part * WORD)), WORD), max(counts.values(), default=0))
-    ordered = _sorted(counts)
+    ordered = sorted(counts)
     words = noise.uniform_words(len(ordered), rng=rng)
-    shown = [int(word) < table[min(counts[key], len(table) - 1)] for key, word in zip(ordered, words, strict=True)]
-    return [key for key, is_shown in zip(ordered, shown, strict=True) if is_shown]
+    shown = [int(word) < table[min(counts[name], len(table) - 1)] for name, word in zip(ordered, words, strict=True)]
+    return [keys_of[name] for name, is_shown in zip(ordered, shown, strict=True) if is_shown]
 
 
-def _people(keys: Any, person: Any, groups: int) -> dict[Any, int]:
-    """Return how many people have each key, when only the first `groups` different keys of a person count."""
+_Name = tuple[str, float, str]
+
+
+def _people(keys: Any, person: Any, groups: int) -> tuple[dict[_Name, Any], dict[_Name, int]]:
+    """Return the keys by name, and how many people have each when only the first `groups` of a person count."""
     column = _validate.identifiers(keys=keys)
     people = range(len(column)) if person is None else _validate.identifiers(person=person)
     if len(people) != len(column):
         raise ValueError("keys and person must have the same length")
-    seen: dict[Any, set[Any]] = {}
-    counts: dict[Any, int] = {}
-    for who, key in zip(people, column, strict=True):
+    seen: dict[Any, set[_Name]] = {}
+    keys_of: dict[_Name, Any] = {}
+    counts: dict[_Name, int] = {}
+    for who, given in zip(people, column, strict=True):
+        key = _plain(given)
+        name = _name(key)
+        if name is None or _validate.is_missing(who):  # rows of nobody are not rows of one person
+            continue
         own = seen.setdefault(who, set())
-        if key is not None and key not in own and len(own) < groups:
-            own.add(key)
-            counts[key] = counts.get(key, 0) + 1
-    return counts
+        if name not in own and len(own) < groups:
+            own.add(name)
+            counts[name] = counts.get(name, 0) + 1
+            keys_of[name] = key
+    return keys_of, counts
 
 
-def _sorted(keys: Any) -> list[Any]:
-    """Return the keys in an order that depends on them alone."""
-    return sorted(keys, key=lambda key: (type(key).__name__, key if isinstance(key, (int, float, str)) else repr(key)))
+def _plain(key: Any) -> Any:
+    """Return a key without NumPy's scalars, which look different from one version to the next."""
+    if isinstance(key, tuple):
+        return tuple(map(_plain, key))
+    return key.item() if isinstance(key, np.generic) and key.dtype.kind not in "mM" else key
+
+
+def _name(key: Any) -> _Name | None:
+    """Return all that is seen of a key, None of one that is missing or cannot be printed.
+
+    Equal keys may look different: 1, 1.0 and True; 0.0 and -0.0. Counted as one, the first row would decide which of
+    them is shown, and would thereby be seen itself. The number in the middle puts numbers in their order.
+    """
+    try:
+        place = float(min(max(key, -1e300), 1e300)) if type(key) in (int, float) else 0.0
+        return None if key is None else (type(key).__name__, place, repr(key))
+    except Exception:  # such as a number with more digits than Python prints
+        return None

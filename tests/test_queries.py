@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 import math
 import pickle
+import tracemalloc
 import warnings
 from fractions import Fraction
 
@@ -18,7 +19,7 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpbook import noise, queries, selection
+from dpbook import _validate, noise, queries, selection
 from dpbook.gaussian import gaussian_sigma
 from dpbook.laplace import discrete_laplace_error, discrete_laplace_pmf
 from dpbook.queries import (
@@ -677,3 +678,43 @@ def test_a_column_is_not_copied():
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 2_000_000
+
+
+def test_rows_without_an_identifier_are_not_one_person(monkeypatch):
+    """Two people without an id: taking one away must not let the other in."""
+    seen = []
+    monkeypatch.setattr(noise, "add_laplace", lambda value, *, scale, rng: seen.append(value) or value)
+    for missing in (None, math.nan, (1, math.nan)):
+        for values, ids in (([-1, 1], [missing, missing]), ([1], [missing]), ([-1], [missing])):
+            queries.private_sum(
+                values, bounds=(-1, 1), epsilon=1.0, neighbors=AR, person=list(ids), max_contributions=1
+            )
+    assert seen == [0.0] * 9
+
+
+def test_a_long_text_is_one_record():
+    """NumPy would make a text of that length of every record: here 4 GB a column."""
+    text, n = "x" * 1_000_000, 1_000
+    for values in ([1.0] * n + [text], [1.0] * n + [text.encode()], [1.0] * n + [[text]], [1.0] * n + [np.str_(text)]):
+        assert _validate.records(values=values)[-1] != 1.0
+        assert queries.private_count(values, where=values, epsilon=1.0, neighbors=AR, rng=seeded()).value > 0
+    tracemalloc.start()
+    for values in ([1.0] * n + [text], [[1.0]] * n + [[text]]):
+        _validate.records(values=values)
+        _validate.identifiers(person=values)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_000_000
+
+
+def test_a_condition_beyond_float64_warns_of_nothing():
+    where = np.array([1, 0, np.finfo(np.longdouble).max], dtype=np.longdouble)
+    answer = queries.private_count([1, 2, 3], where=where, epsilon=1e9, neighbors=AR)
+    assert answer.value == 2
+
+
+def test_keys_of_a_histogram_are_the_public_ones():
+    """True and 1 are one category, and what is shown is what was declared, not what is in the data."""
+    for rows in ([True, 1.0], [1.0, True], [1]):
+        assert queries.private_histogram(rows, categories=[1, 2], epsilon=1.0, neighbors=AR).keys == (1, 2)
+        assert type(queries.private_histogram(rows, categories=[1, 2], epsilon=1.0, neighbors=AR).keys[0]) is int

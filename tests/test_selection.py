@@ -5,6 +5,7 @@ draws; what is drawn is then compared with those probabilities. Seeds are fixed;
 """
 
 import copy
+import datetime
 import itertools
 import math
 import os
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from fractions import Fraction
 
 import mpmath
@@ -689,9 +691,100 @@ def test_keys_do_not_depend_on_the_order_of_rows_or_on_repetition():
     assert private_keys([], **arguments) == []
     same = private_keys(["a"] * 500, **arguments, person=["ann"] * 500, max_groups=1, rng=seeded())
     assert same == []  # 500 rows of one person are one person
-    one = selection._people(["a", "b", "c", "a"], ["ann", "ann", "ann", "bo"], 2)
-    assert one == {"a": 2, "b": 1}
+    _, counts = selection._people(["a", "b", "c", "a"], ["ann", "ann", "ann", "bo"], 2)
+    assert {key: count for (_, _, key), count in counts.items()} == {"'a'": 2, "'b'": 1}
     with pytest.raises(ValueError, match="keys and person must"):
         private_keys(["a"], **arguments, person=[1, 2], max_groups=1)
     with pytest.raises(ValueError, match="max_groups and person"):
         private_keys(["a"], **arguments, max_groups=1)
+
+
+ZONE = datetime.timezone(datetime.timedelta(hours=1))
+EQUAL = [
+    (1, 1.0, True),
+    (0.0, -0.0),
+    (Decimal("1.0"), Decimal("1.00")),
+    (
+        datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.timezone.utc),
+        datetime.datetime(2020, 1, 1, 13, tzinfo=ZONE),
+    ),
+    ((1, 2), (True, 2), (1.0, 2)),
+]
+
+
+@pytest.mark.parametrize("same", EQUAL)
+def test_one_row_does_not_decide_how_a_key_looks(same):
+    """Equal keys that look different: the first of them must not be what is shown of all."""
+    arguments = {"epsilon": 1.0, "delta": 1e-6, "neighbors": AR}
+    for first in same:
+        for many in same:
+            shown = private_keys([first] + [many] * 500, **arguments, rng=seeded())
+            assert [repr(key) for key in shown] == [repr(many)]
+    _, counts = selection._people(list(same), None, 1)
+    assert len(counts) == len(same)
+    _, counts = selection._people(list(same), ["ann"] * len(same), 1)
+    assert len(counts) == 1  # of one person only so many keys as declared, however they look
+
+
+def test_keys_of_numpy_are_those_of_python():
+    keys, _ = selection._people([np.int64(1), 1, np.float64(2.5), np.str_("a"), (np.int64(1),), (1,)], None, 1)
+    assert [repr(key) for key in keys.values()] == ["1", "2.5", "'a'", "(1,)"]
+    assert [type(key) for key in keys.values()] == [int, float, str, tuple]
+
+
+def test_keys_come_in_an_order_that_depends_on_them_alone():
+    keys = ["b", 10, 9, -1.5, True, 10**400, -(10**400), 0.0, -0.0, "a", (2, 1), Decimal(3)]
+    expected = [Decimal(3), True, -1.5, -0.0, 0.0, -(10**400), 9, 10, 10**400, "a", "b", (2, 1)]
+    arguments = {"epsilon": 30.0, "delta": 0.999, "neighbors": AR}
+    for seed in range(3):
+        rows = [keys[i] for i in seeded(seed).permutation(len(keys)) for _ in range(20)]
+        assert list(map(repr, private_keys(rows, **arguments))) == list(map(repr, expected))
+
+
+class Rude:
+    """A record that does all that it can to stop an analysis."""
+
+    def __init__(self, what):
+        self.what = what
+
+    def __hash__(self):
+        if self.what == "hash":
+            raise KeyError("hash")
+        return 1
+
+    def __eq__(self, other):
+        if self.what == "eq":
+            raise ZeroDivisionError("eq")
+        return self is other
+
+    def __repr__(self):
+        if self.what == "repr":
+            raise OSError("repr")
+        return "Rude()"
+
+
+def nested(depth):
+    key = ()
+    for _ in range(depth):
+        key = (key, 1)
+    return key
+
+
+@pytest.mark.parametrize(
+    "record",
+    [(10**5000,), 10**5000, nested(500), nested(100_000), Rude("hash"), Rude("eq"), Rude("repr")],
+    ids=["digits in a tuple", "digits", "nested", "deeply nested", "hash", "eq", "repr"],
+)
+def test_no_key_and_no_identifier_raises(record):
+    arguments = {"epsilon": 1.0, "delta": 1e-6, "neighbors": AR}
+    assert private_keys(["a"] * 500 + [record], **arguments) == ["a"]
+    people = [*range(500), record]
+    assert private_keys(["a"] * 501, **arguments, person=people, max_groups=1) == ["a"]
+    assert randomized_response([record], categories=["a", "b"], epsilon=1.0)[0] in ("a", "b")
+
+
+def test_rows_without_an_identifier_show_no_key():
+    """As one person's they would make room for each other's keys."""
+    for missing in (None, math.nan, (1, None)):
+        _, counts = selection._people(["a", "b", "a"], [missing, missing, "ann"], 1)
+        assert [(name[2], count) for name, count in counts.items()] == [("'a'", 1)]
