@@ -10,7 +10,9 @@ returns a `Release`: the value with the interval that the noise leaves open, and
 * Sums are exact sums of whole numbers of a public step, so neighbours differ by no more than the sensitivity.
 * Clamping (a count is not negative, a mean lies within the bounds) is post-processing and costs nothing.
 * Intervals speak of the noise alone. The target is the answer on the *cleaned* records: how far clipping has moved it
-  is not in the interval.
+  is not in the interval. For sums (unless n is public), variances and covariances it is the answer on the cleaned and
+  *rounded* records: rounding moves a sum by at most half a step, 2**-24 of the larger bound, a record, and a variance
+  by about 2**-21 of its largest range. That is seen beside the noise only from n ε of about 10**7 and 10**6 on.
 
 A person with several rows is declared with `person` (an id for each row) and `max_contributions`: the first so many
 rows of each person are kept, and the noise grows with it. Rows without an id are dropped.
@@ -42,6 +44,7 @@ from dpbook.sensitivity import (
 )
 
 LEVELS = 2**24  # of a mean: a record is a whole number of 2**-24 of the width of the bounds
+HALF_LEVEL = 0.5 + 2.0**-20  # by which rounding to a level moves a record at most, with room for float64's own
 SQUARE_LEVELS = 2**20  # of a variance
 SQUARE_CHUNK = 2**13  # so that a chunk's sum of squares is at most 2**53
 PRODUCT_BITS = 24  # sums of products are cut to whole numbers with a sensitivity of about 2**24
@@ -61,7 +64,9 @@ class Release:
     interval
         Lower and upper end, in the shape of `value`: the answer on the cleaned records lies between them with
         probability at least ``1 - alpha`` over the noise, entry by entry. Bias from clipping, and sampling error, are
-        not in it. None where no interval follows from public numbers (quantiles: see `rank_error`).
+        not in it; nor, for a sum with private n, a variance or a covariance, is the rounding of the records to public
+        steps, which matters only where n ε is in the millions (see the module). None where no interval follows from
+        public numbers (quantiles: see `rank_error`).
     alpha
         Significance level of the interval.
     scale
@@ -392,11 +397,29 @@ def private_sum(
     """
     ask = _ask(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
     lower, upper = _sum_bounds(bounds=bounds)
+    least, most = (0.0 if lower >= 0 else -math.inf), (0.0 if upper <= 0 else math.inf)
+    if ask.neighbors == REPLACE_ONE and ask.max_rows is None:
+        return _sum_of_public_n(_column(values, person, ask), lower, upper, least, most, ask)
     scale = ask.size(sum_sensitivity(bounds=bounds, neighbors=ask.neighbors, max_rows=ask.max_rows))
     exact = clipped_sum(_column(values, person, ask), bounds=bounds)
     noisy, t = ask.add(exact, scale), ask.error(scale)
-    least, most = (0.0 if lower >= 0 else -math.inf), (0.0 if upper <= 0 else math.inf)
     return ask.release("sum", min(max(noisy, least), most), _between(noisy - t, noisy + t, least, most), scale)
+
+
+def _sum_of_public_n(
+    column: npt.NDArray[Any], lower: float, upper: float, least: float, most: float, ask: _Ask
+) -> Release:
+    """Return n L plus a noisy sum of the places between the bounds.
+
+    The noise, of scale (U - L) / ε, may be far smaller than the bounds, and so than the steps of `clipped_sum`.
+    """
+    scale, n = ask.size(float(LEVELS)), len(column)
+    noisy = ask.add(float(_level_sum(column, lower, upper)), scale)
+    t = ask.error(scale) + n * HALF_LEVEL
+    unit, start = (Fraction(upper) - Fraction(lower)) / LEVELS, n * Fraction(lower)
+    value, low, high = (float(start + unit * Fraction(end)) for end in (noisy, noisy - t, noisy + t))
+    ends = math.nextafter(low, -math.inf), math.nextafter(high, math.inf)  # the value may be far larger than the noise
+    return ask.release("sum", min(max(value, least), most), _between(*ends, least, most), scale * float(unit))
 
 
 def _sum_bounds(**parameter: Any) -> tuple[float, float]:
@@ -506,7 +529,7 @@ def private_mean(
         _of_length(column, people, "values")
     total = _level_sum(column, lower, upper)
     if people is not None:
-        noisy, t = ask.add(float(total), scale), ask.error(scale)
+        noisy, t = ask.add(float(total), scale), ask.error(scale) + people * HALF_LEVEL
         unit = width / LEVELS / people
         value, low, high = (min(max(lower + unit * end, lower), upper) for end in (noisy, noisy - t, noisy + t))
         return ask.release("mean", value, (low, high), scale * unit)
@@ -515,6 +538,7 @@ def private_mean(
     a, b = (float(x) for x in np.maximum(pair, 0.0))
     share = a / (a + b) if a + b > 0 else 0.5
     low, high = _share_interval(float(pair[0]), float(pair[1]), scale, ask)
+    low, high = low - HALF_LEVEL / LEVELS, high + HALF_LEVEL / LEVELS
     parts = {
         "sum": _combined("sum", pair, (upper / LEVELS, lower / LEVELS), scale, ask, lower, upper),
         "count": _combined("count", pair, (1 / LEVELS, 1 / LEVELS), scale, ask, 0.0, math.inf),
@@ -1374,7 +1398,9 @@ def private_bounds(
         raise ValueError(f"magnitudes must lie between 2**-500 and 2**500, got ({smallest}, {largest})")
     least, most = math.frexp(smallest)[1] - 1, math.frexp(largest)[1] - 1
     powers = [math.ldexp(1.0, e) for e in range(least, most + 2)]
-    edges = np.array([*(-x for x in reversed(powers)), *powers])  # negative bins, the bin of 0, positive bins
+    ends = np.array([*(-x for x in reversed(powers)), *powers])  # negative bins, the bin of 0, positive bins
+    edges = ends.copy()  # a bin holds its left edge: for negative records it must be the right one, the nearer to 0
+    edges[1 : len(powers)] = np.nextafter(ends[1 : len(powers)], math.inf)
     size = histogram_sensitivity(neighbors=ask.neighbors, norm="l1", max_rows_per_group=ask.max_rows or 1)
     scale = ask.size(size)
     counts = noise.add_discrete_laplace(_bin_counts(_column(values, person, ask), edges), scale=scale, rng=ask.rng)
@@ -1383,7 +1409,7 @@ def private_bounds(
     if not len(full):
         full = np.array([int(np.argmax(counts))])
     zero = len(powers) - 1
-    low, high = float(edges[full[0]]), float(edges[full[-1] + 1])
+    low, high = float(ends[full[0]]), float(ends[full[-1] + 1])
     low, high = (0.0 if full[0] == zero else low), (0.0 if full[-1] == zero else high)
     return ask.release("bounds", (low, high), None, scale, mechanism="discrete_laplace")
 

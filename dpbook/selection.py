@@ -476,6 +476,9 @@ class SparseVector:
 def quantile_points(*, bounds: tuple[float, float], step: float | None = None) -> tuple[float, int, int]:
     """Return the public points that a private quantile can be: ``j * step`` for whole j from `first` to `last`.
 
+    With a `step`, a bound that misses a multiple by its rounding only counts as that multiple: 0.3 is no multiple of
+    0.1 in float64, but is meant to be one. Such a point is then the bound itself.
+
     Parameters
     ----------
     bounds : tuple of float
@@ -505,15 +508,17 @@ def quantile_points(*, bounds: tuple[float, float], step: float | None = None) -
     lower, upper = _validate.bounds(bounds=bounds)
     if max(-lower, upper) > 2.0**900:
         raise ValueError(f"bounds must lie within ±2**900 for a quantile, got ({lower}, {upper})")
+    slack = 0.0
     if step is None:
         finest = math.ulp(max(-lower, upper))
         wanted = math.ldexp(1.0, max(math.frexp(upper - lower)[1] - POINTS_BITS, -1074))
         size = max(wanted, finest) if upper > lower else finest
     else:
         size = _validate.positive(step=step)
+        slack = min(2.0**-50 * (max(-lower, upper) / size), 2.0**-10)
     if max(-lower, upper) / size > 2.0**53:
         raise ValueError(f"step must be at least 2**-53 of the bounds, got {step!r}")
-    first, last = math.ceil(lower / size), math.floor(upper / size)
+    first, last = math.ceil(lower / size - slack), math.floor(upper / size + slack)
     if first > last:
         raise ValueError(f"step must have a multiple within the bounds ({lower}, {upper}), got {step!r}")
     if last - first > 2**50:
@@ -775,6 +780,9 @@ def _response_words(epsilon: float, k: int) -> tuple[int, int]:
     mp.prec = 256
     bound = mp.mpf(WORD) / (mp.exp(min(epsilon, 100.0)) + k - 1)
     other = min(int(mp.ceil(bound * (1 + mp.mpf(2) ** -200))), WORD // k)
+    # With u = WORD // k the truth gets what is left over as well, which may be more than exp(ε) allows.
+    if WORD - (k - 1) * other > mp.exp(min(epsilon, 100.0)) * (1 - mp.mpf(2) ** -200) * other:
+        raise ValueError(f"epsilon must be larger for {k} categories, got {epsilon!r}")
     return WORD - (k - 1) * other, other
 
 
@@ -795,7 +803,8 @@ def response_probabilities(*, epsilon: float, categories: int) -> tuple[float, f
     Raises
     ------
     TypeError, ValueError
-        When a parameter breaks its rule.
+        When a parameter breaks its rule; or ε is below about ``k**2 / 2**64``, where no multiples of
+        2**-64 are so nearly equal.
 
     References
     ----------

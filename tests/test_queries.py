@@ -718,3 +718,53 @@ def test_keys_of_a_histogram_are_the_public_ones():
     for rows in ([True, 1.0], [1.0, True], [1]):
         assert queries.private_histogram(rows, categories=[1, 2], epsilon=1.0, neighbors=AR).keys == (1, 2)
         assert type(queries.private_histogram(rows, categories=[1, 2], epsilon=1.0, neighbors=AR).keys[0]) is int
+
+
+@pytest.mark.parametrize("delta", [None, 1e-6])
+@pytest.mark.parametrize(("record", "bounds"), [(1_000_000.03, (1e6, 1e6 + 1)), (-5e5 + 0.2, (-5e5, -5e5 + 0.5))])
+def test_sums_with_narrow_bounds_far_from_zero_are_covered(record, bounds, delta):
+    """The noise is that of the width; steps that follow the larger bound moved every sum by more."""
+    rng, runs, exact = seeded(1), 400, 1000 * Fraction(record)
+    missed = 0
+    for _ in range(runs):
+        answer = private_sum([record] * 1000, bounds=bounds, epsilon=1.0, neighbors=RO, delta=delta, alpha=0.1, rng=rng)
+        low, high = answer.interval
+        assert answer.scale < 8 * (bounds[1] - bounds[0])
+        assert low <= answer.value <= high
+        missed += not Fraction(low) <= exact <= Fraction(high)
+    assert stats.binomtest(missed, runs, 0.1, alternative="greater").pvalue > REJECT
+    assert stats.binomtest(missed, runs, 0.2, alternative="less").pvalue < 1e-3  # and not for being wide
+
+
+def test_a_narrow_sum_is_within_its_interval_when_float64_is_coarse(silence):
+    """Bounds 2**-30 apart, a sum of 2**50: the ends are rounded outwards."""
+    x = 2.0**20 + 2.0**-31
+    answer = private_sum([x] * 2**10, bounds=(2.0**20, 2.0**20 + 2.0**-30), epsilon=2.0**40, neighbors=RO)
+    assert Fraction(answer.interval[0]) <= 2**10 * Fraction(x) <= Fraction(answer.interval[1])
+    same = private_sum([3.0] * 7, bounds=(3, 3), epsilon=1.0, neighbors=RO)
+    assert (same.value, same.scale) == (21.0, 0.0)
+
+
+@pytest.mark.parametrize("neighbors", [AR, RO])
+def test_the_mean_of_very_many_is_covered_although_records_are_rounded(neighbors, silence):
+    """Half a level a record is more than the noise from n ε of about 10**7 on; here the noise is nothing."""
+    x = (0.5 - 2.0**-10) / queries.LEVELS  # rounded down to 0
+    public = {"n": 1000} if neighbors == RO else {}
+    for place in (x, 1 - x, 0.25 + x):
+        answer = private_mean([place] * 1000, bounds=(0, 1), epsilon=1e9, neighbors=neighbors, **public)
+        assert answer.interval[0] <= place <= answer.interval[1]
+        assert answer.interval[1] - answer.interval[0] < 4 / queries.LEVELS
+    total = private_sum([x] * 1000, bounds=(0, 1), epsilon=1e9, neighbors=RO)
+    assert total.interval[0] <= 1000 * x <= total.interval[1]
+
+
+def test_bounds_of_negative_records_mirror_those_of_positive_ones():
+    for size in (1.0, 1.5, 2.0, 700.0, 1024.0, 5e3):
+        arguments = {"epsilon": 10.0, "neighbors": AR, "magnitudes": (1, 1e3)}
+        low, high = private_bounds([size] * 1000, **arguments, rng=seeded()).value
+        assert private_bounds([-size] * 1000, **arguments, rng=seeded()).value == (-high, -low)
+        assert low <= min(size, 1024) <= high
+    assert private_bounds([-1.0] * 1000, **arguments).value == (-2.0, -1.0)
+    assert private_bounds([-0.5] * 500 + [0.5] * 500, **arguments).value == (0.0, 0.0)
+    wide = {"epsilon": 10.0, "neighbors": AR, "magnitudes": (1e-100, 1e100)}
+    assert private_bounds([math.nan] * 1000, **wide).value == (0.0, 0.0)

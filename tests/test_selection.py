@@ -571,6 +571,19 @@ def test_every_point_is_a_float_inside_the_bounds(lower, width):
         assert lower <= j * step <= lower + width
 
 
+@pytest.mark.parametrize("step", [0.1, 0.01, 0.05, 0.3, 1e-3, 1 / 3, 1.1, 7e-5])
+def test_a_bound_that_is_meant_to_be_a_multiple_is_one(step):
+    for k in range(1, 600):
+        assert quantile_points(bounds=(0, k * step), step=step)[1:] == (0, k)
+        assert quantile_points(bounds=(-k * step, step), step=step)[1:] == (-k, 1)
+        decimal = float(Decimal(k) * Decimal(str(step)))
+        assert quantile_points(bounds=(0, decimal), step=step)[1:] == (0, k)
+        assert quantile_points(bounds=(0, (k + 0.99) * step), step=step)[1:] == (0, k)
+    for top in (0.3, 0.7, 1.9):
+        answer = exponential_quantile([top] * 99, q=1.0, bounds=(0, top), step=0.1, epsilon=1e3, neighbors=AR)
+        assert answer == top  # and never beyond it, as 3 * 0.1 would be
+
+
 # 4. Randomised response.
 
 
@@ -585,6 +598,16 @@ def test_response_words_are_private_exactly(eps, k):
     assert true <= mp.exp(eps) * other
     if eps < 40:  # and no more is given away than the rounding
         assert true / 2**64 == pytest.approx(math.exp(eps) / (math.exp(eps) + k - 1), abs=1e-12)
+
+
+@pytest.mark.parametrize(("eps", "k"), [(1e-9, 10**6 + 1), (1e-6, 10**7 + 1), (0.1, 3 * 2**30)])
+def test_answers_that_words_cannot_make_private_are_refused(eps, k):
+    """What is left over when 2**64 words are divided by k goes to the truth, and may be more than exp(ε) allows."""
+    with pytest.raises(ValueError, match=f"epsilon must be larger for {k} categories"):
+        response_probabilities(epsilon=eps, categories=k)
+    true, other = selection._response_words(10.0, k)
+    assert Fraction(true, other) <= Fraction(math.exp(10.0)) * (1 + Fraction(1, 2**50))
+    assert response_probabilities(epsilon=1e-30, categories=2**32)[0] == 2.0**-32  # nothing is left over
 
 
 def test_response_probabilities_known():
