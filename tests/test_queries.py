@@ -21,7 +21,7 @@ from scipy import stats
 
 from dpbook import _validate, noise, queries, selection
 from dpbook.gaussian import gaussian_sigma
-from dpbook.laplace import discrete_laplace_error, discrete_laplace_pmf
+from dpbook.laplace import discrete_laplace_error, discrete_laplace_pmf, laplace_error
 from dpbook.queries import (
     private_bounds,
     private_count,
@@ -768,3 +768,80 @@ def test_bounds_of_negative_records_mirror_those_of_positive_ones():
     assert private_bounds([-0.5] * 500 + [0.5] * 500, **arguments).value == (0.0, 0.0)
     wide = {"epsilon": 10.0, "neighbors": AR, "magnitudes": (1e-100, 1e100)}
     assert private_bounds([math.nan] * 1000, **wide).value == (0.0, 0.0)
+
+
+IDS = ["ann"] * 5 + ["bo", "cy", "ann"]
+TWO = {"person": IDS, "max_contributions": 2}  # keeps the rows 0, 1, 5 and 6
+
+
+def test_a_count_keeps_what_meets_the_condition_and_the_limit(silence):
+    where = [True, False, True, True, True, True, False, True]
+    for delta in (None, DELTA):
+        private_count(IDS, where=where, epsilon=EPS, neighbors=AR, delta=delta, **TWO)
+        ((_, value, scale),) = silence.take()
+        assert value.tolist() == [2]  # rows 0 and 5
+        private_count(IDS, where=where, epsilon=EPS, neighbors=AR, delta=delta)
+        assert scale == pytest.approx(2 * silence.take()[0][2])
+
+
+@pytest.mark.parametrize("relation", [AR, RO])
+def test_quantiles_keep_the_limit_and_pay_for_it(relation, monkeypatch):
+    asked = []
+
+    def draw(column, **arguments):
+        asked.append((column.tolist(), arguments["max_rows"], arguments["epsilon"], arguments["neighbors"]))
+        return 1.0
+
+    monkeypatch.setattr(selection, "exponential_quantile", draw)
+    ask = {"q": [0.2, 0.5], "bounds": (0, 10), "step": 1, "epsilon": 1.0, "neighbors": relation}
+    several = private_quantiles(list(range(8)), **ask, **TWO)
+    assert asked == [([0, 1, 5, 6], 2, 0.5, relation)] * 2
+    one = private_quantiles(list(range(8)), **ask)
+    assert asked[2:] == [(list(range(8)), None, 0.5, relation)] * 2
+    assert several.scale == pytest.approx(2 * one.scale)
+    assert one.scale == pytest.approx(2 * (0.8 if relation == AR else 1.0) / 0.5)
+    assert several.rank_error == pytest.approx(2 * one.rank_error)
+
+
+@pytest.mark.parametrize(("relation", "changes"), [(AR, 1), (RO, 2)])
+def test_bounds_keep_the_limit_and_pay_for_it(relation, changes, silence):
+    private_bounds([1.0] * 5 + [2.0, 4.0, 1.0], epsilon=0.5, neighbors=relation, magnitudes=(1, 5), **TWO)
+    ((kind, counts, scale),) = silence.take()
+    assert kind == "add_discrete_laplace"
+    assert counts.tolist() == [0, 0, 0, 0, 2, 1, 1]
+    assert scale == pytest.approx(2 * changes / 0.5)
+    assert scale >= 2 * changes / 0.5
+
+
+def test_the_interval_of_a_variance_shares_alpha_among_its_three_numbers(silence):
+    """The box holds the three numbers together only if each of its sides fails with alpha / 3."""
+    records = [0.0, 1.0, 0.5, 0.25] * 100
+    answer = private_variance(records, bounds=(0, 1), epsilon=1.0, neighbors=AR, alpha=0.06)
+    ((_, sums, scale),) = silence.take()
+
+    def least(alpha):
+        t = laplace_error(scale=scale, alpha=alpha)
+        corners = [sums + t * np.array(signs) for signs in itertools.product((-1, 1), repeat=3)]
+        return min(queries._variance_share(*corner) for corner in corners)
+
+    assert answer.interval[0] == pytest.approx(least(0.02), rel=1e-4)
+    for wrong in (0.06, 0.03, 0.01):
+        assert answer.interval[0] != pytest.approx(least(wrong), rel=1e-4)
+
+
+@pytest.mark.parametrize("level", [0.05, 0.2])
+def test_the_intervals_of_shares_have_half_of_alpha_at_each_end(level):
+    """Everybody's truth is the first category: the number of such answers is binomial, and the misses are summed."""
+    n, eps = 60, 1.0
+    truth, other = selection.response_probabilities(epsilon=eps, categories=2)
+    for c in range(n + 1):
+        answer = response_shares(["a"] * c + ["b"] * (n - c), categories=["a", "b"], epsilon=eps, alpha=level)
+        exact = stats.binomtest(c, n).proportion_ci(1 - level, method="exact")
+        for end, expected in zip(answer.interval, exact, strict=True):
+            share = min(max((expected - other) / (truth - other), 0.0), 1.0)
+            assert end[0] == pytest.approx(share, abs=1e-9)
+        wrong = stats.binomtest(c, n).proportion_ci(1 - 2 * level, method="exact")
+        if other < wrong.low < truth:
+            assert answer.interval[0][0] < (wrong.low - other) / (truth - other) - 1e-3
+        if other < wrong.high < truth:
+            assert answer.interval[1][0] > (wrong.high - other) / (truth - other) + 1e-3

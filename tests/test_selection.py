@@ -351,6 +351,22 @@ def test_sparse_vector_frequencies():
     assert abs(found - runs * wrong) > Z_LIMIT * math.sqrt(runs * p * (1 - p))
 
 
+@pytest.mark.parametrize(("positives", "monotonic"), [(1, False), (3, False), (3, True)])
+def test_sparse_vector_draws_with_the_scales_it_states(positives, monotonic, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(noise, "add_discrete_laplace", lambda value, *, scale, rng: drawn.append(scale) or value)
+    s = sparse(max_positives=positives, monotonic=monotonic, epsilon=0.5, threshold=10)
+    for value in (3, 11, 5):
+        s.above(value) if s.positives_left else None
+    step = s._step
+    assert drawn[0] * step == s.scales[0]
+    assert {scale * step for scale in drawn[1:]} == {s.scales[1]}
+    size = selection._lattice(1.0)[1]  # the sensitivity in steps, rounding included
+    factor = (1 if monotonic else 2) * positives
+    spent = Fraction(size) / Fraction(drawn[0]) + factor * Fraction(size) / Fraction(drawn[1])
+    assert 0.5 * (1 - 1e-9) < spent <= Fraction(1, 2)
+
+
 def test_a_sparse_vector_is_one_of_its_kind():
     s = sparse()
     for attempt in (copy.copy, copy.deepcopy, pickle.dumps):
@@ -571,6 +587,31 @@ def test_every_point_is_a_float_inside_the_bounds(lower, width):
         assert lower <= j * step <= lower + width
 
 
+@pytest.mark.parametrize("step", [1, None])
+@pytest.mark.parametrize(("relation", "ranks"), [(AR, 0.75), (RO, 1.0)])
+def test_the_scale_of_a_quantile_grows_with_the_rows_of_a_person(relation, ranks, step, monkeypatch):
+    """Few points are drawn with coins, many in one go: both with 2 m Δ / ε, in units of 2**-24 of a rank."""
+    scales = []
+
+    def flip(utilities, *, scale, rng):
+        scales.append(scale)
+        return np.ones(len(utilities), dtype=bool)
+
+    def pick(utilities, lengths, scale, *_):
+        scales.append(scale)
+        return 0
+
+    monkeypatch.setattr(noise, "flip_coins", flip)
+    if step is None:
+        monkeypatch.setattr(noise, "_pick", pick)
+    arguments = {"q": 0.25, "bounds": (0, 10), "step": step, "epsilon": 0.5, "neighbors": relation}
+    for rows in (None, 1, 7):
+        exponential_quantile([1, 2, 3] * 9, **arguments, max_rows=rows)
+    expected = [2 * m * ranks / 0.5 * 2**24 for m in (1, 1, 7)]
+    assert scales == pytest.approx(expected, rel=1e-12)
+    assert all(Fraction(a) >= Fraction(b) for a, b in zip(scales, expected, strict=True))
+
+
 @pytest.mark.parametrize("step", [0.1, 0.01, 0.05, 0.3, 1e-3, 1 / 3, 1.1, 7e-5])
 def test_a_bound_that_is_meant_to_be_a_multiple_is_one(step):
     for k in range(1, 600):
@@ -680,6 +721,24 @@ def test_keys_split_epsilon_and_delta(monkeypatch):
     people = list(range(700))
     private_keys(["k"] * 700, epsilon=0.2, delta=1e-7, neighbors=AR, person=people, max_groups=10)
     assert seen[0][700] / 2**64 == pytest.approx(0.5800625857189882, abs=1e-10)
+
+
+@pytest.mark.parametrize(("eps", "groups"), [(1.0, 1), (3.0, 1), (2.0, 4), (1e-3, 2)])
+def test_keys_under_replace_one_have_half_of_epsilon_and_the_share_of_delta(eps, groups, monkeypatch):
+    """Replacing is removing and adding: (2 ε', δ' (1 + exp(ε'))), whatever each of the two steps costs."""
+    asked, real = [], selection._keep_words
+    monkeypatch.setattr(selection, "_keep_words", lambda *a: asked.append(a) or real(*a))
+    arguments = {"epsilon": eps, "delta": 1e-4, "neighbors": RO}
+    private_keys(["k"] * 5, **arguments, person=range(5), max_groups=groups)
+    ((each, delta, _),) = asked
+    step_eps, step_delta = groups * each, 1 - (1 - delta) ** groups
+    assert Fraction(2 * groups) * Fraction(each) <= Fraction(eps)
+    assert 2 * step_eps == pytest.approx(eps, rel=1e-12)
+    assert float(step_delta) * (1 + math.exp(step_eps)) == pytest.approx(1e-4, rel=1e-9)
+    mp = mpmath.mp.clone()
+    mp.prec = 200
+    exact = mp.mpf(step_delta.numerator) / step_delta.denominator
+    assert exact * (1 + mp.exp(mp.mpf(eps) / 2)) <= mp.mpf(1e-4)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
