@@ -10,6 +10,7 @@ records states the rule and nothing else.
 
 import math
 import numbers
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,12 @@ def shown(value: Any) -> str:
     except ValueError:  # an integer with more digits than Python prints
         return f"a number of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def all_digits(value: float) -> str:
+    """Return a number in short where that is the same number, else with all digits: a price is never shown too low."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 def is_integer(value: Any) -> bool:
@@ -260,12 +267,14 @@ def integer_values(**parameter: Any) -> IntArray:
 
 
 def _as_float(record: Any) -> float:
-    """Return one record as a float, NaN for all that is not a real number."""
+    """Return one record as a float, NaN for all that is not a real number. A Decimal is one."""
     if isinstance(record, np.ndarray) and record.ndim == 0 and not isinstance(record, np.ma.MaskedArray):
         record = record[()]
-    if isinstance(record, (numbers.Real, np.bool_)) and not isinstance(record, np.timedelta64):
+    if isinstance(record, (numbers.Real, np.bool_, Decimal)) and not isinstance(record, np.timedelta64):
         try:
             return float(record)
+        except ValueError:  # a signalling NaN of Decimal
+            return math.nan
         except OverflowError:
             return math.inf if bool(record > 0) else -math.inf  # type: ignore[operator]
     return math.nan

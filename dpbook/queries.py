@@ -101,8 +101,8 @@ class Release:
     rank_error: float | None = None
 
     def __repr__(self) -> str:
-        delta = f", delta={self.delta:g}" if self.delta else ""
-        cost = f"epsilon={self.epsilon:g}{delta}, neighbors={self.neighbors!r}, {self.mechanism}"
+        delta = f", delta={_validate.all_digits(self.delta)}" if self.delta else ""
+        cost = f"epsilon={_validate.all_digits(self.epsilon)}{delta}, neighbors={self.neighbors!r}, {self.mechanism}"
         sure = f"{100 * (1 - self.alpha):g} %"
         if self.keys and self.interval is not None:
             low, high = self.interval
@@ -158,9 +158,14 @@ class _Ask:
     def norm(self) -> str:
         return "l1" if self.delta is None else "l2"
 
-    def size(self, sensitivity: float) -> float:
-        """Return the scale of the noise."""
+    def size(self, sensitivity: float, whole: bool = False) -> float:
+        """Return the scale of the noise; refuse an ε for which no noise of that size can be drawn."""
         if self.delta is None:
+            exact = Fraction(sensitivity) / Fraction(self.epsilon)
+            least, most = (0.0, noise.LARGEST_INTEGER_SCALE) if whole else (2.0**-900, 2.0**900)
+            if exact and not least <= exact <= most:
+                change = "larger" if exact > most else "smaller"
+                raise ValueError(f"epsilon must be {change} for noise that can be drawn, got {self.epsilon!r}")
             return laplace_scale(epsilon=self.epsilon, sensitivity=sensitivity)
         return gaussian_sigma(epsilon=self.epsilon, delta=self.delta, sensitivity=sensitivity)
 
@@ -293,7 +298,7 @@ def private_count(
     """
     ask = _ask(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
     size = count_sensitivity(neighbors=ask.neighbors, max_rows=ask.max_rows or 1)
-    scale = ask.size(float(size))
+    scale = ask.size(float(size), whole=True)
     column = _entries(values)
     mask = None
     if where is not None:
@@ -319,6 +324,9 @@ def _entries(values: Any) -> Any:
 
 
 def _condition(where: Any, length: int) -> npt.NDArray[np.bool_]:
+    kind = getattr(getattr(where, "dtype", None), "type", None)  # pandas' text columns give an array of objects
+    if isinstance(kind, type) and issubclass(kind, (str, bytes)):
+        raise TypeError("where must be one True or False for each record, got a column of text")
     column = _validate.column(where=where)
     if len(column) != length:
         raise ValueError("values and where must have the same length")
@@ -491,8 +499,8 @@ def private_mean(
     other: together always U - L, which is thus the L1 sensitivity of the pair under add/remove. So both get Laplace
     noise of scale ``(U - L) / ε``, where a sum and a count, released apart, would have to share ε. Then
     ``mean = L + (U - L) A / (A + B)``, ``count = (A + B) / (U - L)`` and ``sum = (U A + L B) / (U - L)``. The interval
-    is exact: it holds all m for which ``(1 - m) A - m B``, which is noise alone at the true m, lies within that noise's
-    quantile (Fieller).
+    holds all m for which ``(1 - m) A - m B``, which is noise alone at the true m, lies within that noise's quantile
+    (Fieller). So it is exact before it is clamped and widened by the rounding of a record, and safe after.
 
     To first order the error has the standard deviation ``sqrt(2) w sqrt((1 - μ)² + μ²) / (n ε)`` with w = U - L and μ
     the place of the mean between the bounds. A sum of centred records and a count that share ε in the best proportion
@@ -1062,7 +1070,8 @@ def private_histogram(
         record outside is in the first or last bin, and one that is no number in that of the middle of the edges.
     categories : list or tuple, optional
         Public, distinct keys, in the order of the answer. A record that is none of them is left out; None as a key
-        counts the missing ones. Exactly one of `edges` and `categories` must be given.
+        counts the missing ones. Equal is equal: True is counted as 1, but the 0.1 of a float32 column is not 0.1.
+        Exactly one of `edges` and `categories` must be given.
     delta : float, optional
         Given: Gaussian noise with this δ in (0, 1). None: discrete Laplace noise, pure ε-DP.
     person, max_contributions : array_like and int, optional
@@ -1109,7 +1118,7 @@ def private_histogram(
         table = _validate.categories(categories=categories)
         keys = tuple(table)
     size = histogram_sensitivity(neighbors=ask.neighbors, norm=ask.norm, max_rows_per_group=ask.max_rows or 1)
-    scale = ask.size(size)
+    scale = ask.size(size, whole=True)
     if edges is not None:
         counts = _bin_counts(_column(values, person, ask), limits)
     else:
@@ -1240,7 +1249,7 @@ def private_quantiles(
     ranks = max(
         selection.quantile_sensitivity(q=part, neighbors=ask.neighbors, max_rows=ask.max_rows) for part in wanted
     )
-    scale = laplace_scale(epsilon=each, sensitivity=2 * ranks)
+    scale = math.ldexp(selection._quantile_scale(each, ranks, epsilon), -selection.RANK_BITS)
     column = _column(values, person, ask)
     found = [
         selection.exponential_quantile(
@@ -1402,7 +1411,7 @@ def private_bounds(
     edges = ends.copy()  # a bin holds its left edge: for negative records it must be the right one, the nearer to 0
     edges[1 : len(powers)] = np.nextafter(ends[1 : len(powers)], math.inf)
     size = histogram_sensitivity(neighbors=ask.neighbors, norm="l1", max_rows_per_group=ask.max_rows or 1)
-    scale = ask.size(size)
+    scale = ask.size(size, whole=True)
     counts = noise.add_discrete_laplace(_bin_counts(_column(values, person, ask), edges), scale=scale, rng=ask.rng)
     limit = discrete_laplace_error(scale=scale, alpha=min(2 * ask.alpha / len(counts), 0.5))
     full = np.flatnonzero(counts > limit)

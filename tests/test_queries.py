@@ -10,8 +10,10 @@ import dataclasses
 import itertools
 import math
 import pickle
+import re
 import tracemalloc
 import warnings
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -741,6 +743,9 @@ def test_a_narrow_sum_is_within_its_interval_when_float64_is_coarse(silence):
     x = 2.0**20 + 2.0**-31
     answer = private_sum([x] * 2**10, bounds=(2.0**20, 2.0**20 + 2.0**-30), epsilon=2.0**40, neighbors=RO)
     assert Fraction(answer.interval[0]) <= 2**10 * Fraction(x) <= Fraction(answer.interval[1])
+    x = 2.0**20 + 2.0**-32  # three of them lie half-way between two floats
+    answer = private_sum([x] * 3, bounds=(2.0**20, 2.0**20 + 2.0**-30), epsilon=2.0**80, neighbors=RO)
+    assert Fraction(answer.interval[0]) < 3 * Fraction(x) < Fraction(answer.interval[1])
     same = private_sum([3.0] * 7, bounds=(3, 3), epsilon=1.0, neighbors=RO)
     assert (same.value, same.scale) == (21.0, 0.0)
 
@@ -845,3 +850,64 @@ def test_the_intervals_of_shares_have_half_of_alpha_at_each_end(level):
             assert answer.interval[0][0] < (wrong.low - other) / (truth - other) - 1e-3
         if other < wrong.high < truth:
             assert answer.interval[1][0] > (wrong.high - other) / (truth - other) + 1e-3
+
+
+def test_decimals_are_numbers():
+    column = [Decimal("1.5"), Decimal("sNaN"), Decimal("NaN"), Decimal("1e400"), Decimal("-Infinity"), 2]
+    for data in (column, np.array(column, dtype=object), pd.Series(column, dtype=object)):
+        expected = [1.5, math.nan, math.nan, math.inf, -math.inf, 2.0]
+        assert np.array_equal(_validate.records(values=data), expected, equal_nan=True)
+    where = [Decimal(1), Decimal(0), Decimal("sNaN")]
+    assert private_count([1, 2, 3], where=where, epsilon=1e9, neighbors=AR).value == 1
+
+
+@pytest.mark.parametrize(
+    "where", [np.array(["yes", "no"]), np.array([b"a", b"b"]), pd.Series(["yes", "no"], dtype="string")]
+)
+def test_a_condition_of_text_is_refused_by_its_type(where):
+    with pytest.raises(TypeError, match="where must be"):
+        private_count([1, 2], where=where, epsilon=1.0, neighbors=AR)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"), [(1, "1"), (0.1, "0.1"), (0.12345678, "0.12345678"), (1 / 3, repr(1 / 3))]
+)
+def test_a_release_never_shows_less_than_its_price(epsilon, text):
+    release = private_count([1], epsilon=epsilon, neighbors=AR)
+    assert f"epsilon={text}, " in repr(release)
+    vector = selection.SparseVector(threshold=1, epsilon=epsilon, sensitivity=1, neighbors=AR)
+    assert f"epsilon={text}, " in repr(vector)
+    assert f"delta={0.5 * 1e-7 + 1e-13!r}" in repr(
+        private_count([1], epsilon=1, delta=0.5 * 1e-7 + 1e-13, neighbors=AR)
+    )
+
+
+WITH_EPSILON = {
+    "count": lambda **k: private_count([1], **k),
+    "sum": lambda **k: private_sum([1], bounds=B, **k),
+    "mean": lambda **k: private_mean([1], bounds=B, **k),
+    "variance": lambda **k: private_variance([1], bounds=B, **k),
+    "histogram": lambda **k: private_histogram([1], edges=EDGES, **k),
+    "quantiles": lambda **k: private_quantiles([1], q=[0.2, 0.5], bounds=B, **k),
+    "bounds": lambda **k: private_bounds([1], magnitudes=(1, 9), **k),
+    "quantile": lambda **k: selection.exponential_quantile([1], q=0.5, bounds=B, **k),
+    "noisy max": lambda **k: selection.noisy_max([1], sensitivity=1, **k),
+    "sparse vector": lambda **k: selection.SparseVector(threshold=1, sensitivity=1, **k),
+}
+
+
+@pytest.mark.parametrize("relation", [AR, RO])
+@pytest.mark.parametrize("query", WITH_EPSILON)
+def test_an_epsilon_that_no_noise_fits_is_named(query, relation):
+    """And not an inner scale or sensitivity that the caller has never seen."""
+    for epsilon in (5e-324, 1e-308, 1e-290, 1e-30, 1e300, 1.7e308):
+        message = None
+        try:
+            WITH_EPSILON[query](epsilon=epsilon, neighbors=relation)
+        except ValueError as error:
+            message = str(error)
+        assert message is None or re.fullmatch(
+            f"epsilon must be (larger|smaller) for .*, got {re.escape(repr(epsilon))}", message
+        )
+    with pytest.raises(ValueError, match="epsilon must be larger"):
+        WITH_EPSILON[query](epsilon=5e-324, neighbors=relation)

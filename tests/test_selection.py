@@ -870,3 +870,8 @@ def test_rows_without_an_identifier_show_no_key():
     for missing in (None, math.nan, (1, None)):
         _, counts = selection._people(["a", "b", "a"], [missing, missing, "ann"], 1)
         assert [(name[2], count) for name, count in counts.items()] == [("'a'", 1)]
+
+
+def test_a_large_epsilon_under_replace_one_still_shows_keys():
+    for eps in (40.0, 100.0, 1e6):
+        assert private_keys(["k"] * 100, epsilon=eps, delta=1e-6, neighbors=RO) == ["k"]
