@@ -359,6 +359,8 @@ def _identifier(key: Any, depth: int = 0) -> Any:
     try:
         if isinstance(key, tuple):  # a NaN inside is never equal to another NaN
             return tuple(_identifier(part, depth + 1) for part in key) if depth < DEEPEST else None
+        if isinstance(key, frozenset) and any(is_missing(_identifier(part, depth + 1)) for part in key):
+            return None
         hash(key)
         return key if bool(key == key) else None
     except Exception:  # whatever a record does when it is asked, it is no id
@@ -383,6 +385,8 @@ def identifiers(**parameter: Any) -> list[Any]:
         if array.ndim != 1:
             raise ValueError(f"{name} must be {rule}, got {array.ndim} dimensions")
         ids = array.tolist()
+        if array.dtype.kind in "mM":  # a missing time may have become a whole number
+            ids = [None if missing else key for key, missing in zip(ids, np.isnat(array).tolist(), strict=True)]
     return [_identifier(key) for key in ids]
 
 

@@ -371,7 +371,7 @@ def private_sum(
     epsilon : float
         Privacy parameter ε > 0 of this release.
     neighbors : {"add_remove", "replace_one"}
-        The neighbour relation of the guarantee.
+        The neighbour relation of the guarantee. Under "replace_one" without `person` the number of records is public.
     delta : float, optional
         Given: Gaussian noise with this δ in (0, 1). None: Laplace noise, pure ε-DP.
     person, max_contributions : array_like and int, optional
