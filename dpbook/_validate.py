@@ -385,8 +385,6 @@ def identifiers(**parameter: Any) -> list[Any]:
         if array.ndim != 1:
             raise ValueError(f"{name} must be {rule}, got {array.ndim} dimensions")
         ids = array.tolist()
-        if array.dtype.kind in "mM":  # a missing time may have become a whole number
-            ids = [None if missing else key for key, missing in zip(ids, np.isnat(array).tolist(), strict=True)]
     return [_identifier(key) for key in ids]
 
 

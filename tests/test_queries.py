@@ -743,9 +743,10 @@ def test_a_narrow_sum_is_within_its_interval_when_float64_is_coarse(silence):
     x = 2.0**20 + 2.0**-31
     answer = private_sum([x] * 2**10, bounds=(2.0**20, 2.0**20 + 2.0**-30), epsilon=2.0**40, neighbors=RO)
     assert Fraction(answer.interval[0]) <= 2**10 * Fraction(x) <= Fraction(answer.interval[1])
-    x = 2.0**20 + 2.0**-32  # three of them lie half-way between two floats
-    answer = private_sum([x] * 3, bounds=(2.0**20, 2.0**20 + 2.0**-30), epsilon=2.0**80, neighbors=RO)
-    assert Fraction(answer.interval[0]) < 3 * Fraction(x) < Fraction(answer.interval[1])
+    x = 2.0**20 + 2.0**-32  # five of them lie between two floats, nearer to the lower, and seven nearer to the upper
+    for n in (5, 7):
+        answer = private_sum([x] * n, bounds=(2.0**20, 2.0**20 + 2.0**-30), epsilon=2.0**80, neighbors=RO)
+        assert Fraction(answer.interval[0]) < n * Fraction(x) < Fraction(answer.interval[1])
     same = private_sum([3.0] * 7, bounds=(3, 3), epsilon=1.0, neighbors=RO)
     assert (same.value, same.scale) == (21.0, 0.0)
 

@@ -25,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from dpbook import noise, selection
+from dpbook import _validate, noise, selection
 from dpbook.laplace import discrete_laplace_pmf
 from dpbook.selection import (
     SparseVector,
@@ -875,3 +875,10 @@ def test_rows_without_an_identifier_show_no_key():
 def test_a_large_epsilon_under_replace_one_still_shows_keys():
     for eps in (40.0, 100.0, 1e6):
         assert private_keys(["k"] * 100, epsilon=eps, delta=1e-6, neighbors=RO) == ["k"]
+
+
+def test_a_tuple_is_an_identifier_down_to_a_fixed_depth():
+    """And not down to where the interpreter happens to give up."""
+    for depth in range(1, 40):
+        (key,) = _validate.identifiers(person=[nested(depth)])
+        assert _validate.is_missing(key) == (depth >= _validate.DEEPEST)
