@@ -10,6 +10,7 @@ records states the rule and nothing else.
 
 import math
 import numbers
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ IntArray = npt.NDArray[np.int64]
 ADD_REMOVE = "add_remove"
 REPLACE_ONE = "replace_one"
 LARGEST_EXACT_INT = 2**53  # every integer up to here is a float64
+DEEPEST = 10  # a key may be a tuple of tuples, so many times
 
 
 def _one(pairs: dict[str, Any]) -> tuple[str, Any]:
@@ -33,6 +35,12 @@ def shown(value: Any) -> str:
     except ValueError:  # an integer with more digits than Python prints
         return f"a number of {value.bit_length()} bits" if isinstance(value, int) else f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def all_digits(value: float) -> str:
+    """Return a number in short where that is the same number, else with all digits: a price is never shown too low."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
 
 
 def is_integer(value: Any) -> bool:
@@ -259,12 +267,14 @@ def integer_values(**parameter: Any) -> IntArray:
 
 
 def _as_float(record: Any) -> float:
-    """Return one record as a float, NaN for all that is not a real number."""
+    """Return one record as a float, NaN for all that is not a real number. A Decimal is one."""
     if isinstance(record, np.ndarray) and record.ndim == 0 and not isinstance(record, np.ma.MaskedArray):
         record = record[()]
-    if isinstance(record, (numbers.Real, np.bool_)) and not isinstance(record, np.timedelta64):
+    if isinstance(record, (numbers.Real, np.bool_, Decimal)) and not isinstance(record, np.timedelta64):
         try:
             return float(record)
+        except ValueError:  # a signalling NaN of Decimal
+            return math.nan
         except OverflowError:
             return math.inf if bool(record > 0) else -math.inf  # type: ignore[operator]
     return math.nan
@@ -292,7 +302,8 @@ def records(**parameter: Any) -> FloatArray:
         value, mask = value.data, np.ma.getmaskarray(value)
     if isinstance(value, (list, tuple, range)):
         try:
-            plain = not any(record is np.ma.masked for record in value)
+            # NumPy sees numbers only: of one long text it would make as long a text of every record.
+            plain = all(issubclass(kind, (int, float, np.number, np.bool_)) for kind in set(map(type, value)))
             array = np.asarray(value) if plain else np.empty(0, dtype=object)
         except (ValueError, OverflowError, TypeError):
             array = np.empty(0, dtype=object)
@@ -343,19 +354,26 @@ def rows(**parameter: Any) -> FloatArray:
     return result
 
 
-def _identifier(key: Any) -> Any:
+def _identifier(key: Any, depth: int = 0) -> Any:
     """Return a hashable id, None for one that is missing (None, NaN, NA) or cannot be an id."""
-    if isinstance(key, tuple):  # a NaN inside is never equal to another NaN
-        return tuple(_identifier(part) for part in key)
     try:
+        if isinstance(key, tuple):  # a NaN inside is never equal to another NaN
+            return tuple(_identifier(part, depth + 1) for part in key) if depth < DEEPEST else None
+        if isinstance(key, frozenset) and any(is_missing(_identifier(part, depth + 1)) for part in key):
+            return None
         hash(key)
         return key if bool(key == key) else None
-    except (TypeError, ValueError):
+    except Exception:  # whatever a record does when it is asked, it is no id
         return None
 
 
+def is_missing(key: Any) -> bool:
+    """Say whether something that `identifiers` returned names nobody: None, or a tuple with such a part."""
+    return key is None or (isinstance(key, tuple) and any(map(is_missing, key)))
+
+
 def identifiers(**parameter: Any) -> list[Any]:
-    """Return one hashable id for each row; a missing or unusable id becomes None, so all such rows are one person."""
+    """Return one hashable id for each row, None for a missing or unusable one; see `is_missing` for tuples."""
     name, value = _one(parameter)
     rule = "one-dimensional: a list, tuple, range, NumPy array or pandas Series"
     if isinstance(value, (list, tuple, range)):

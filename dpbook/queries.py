@@ -10,10 +10,12 @@ returns a `Release`: the value with the interval that the noise leaves open, and
 * Sums are exact sums of whole numbers of a public step, so neighbours differ by no more than the sensitivity.
 * Clamping (a count is not negative, a mean lies within the bounds) is post-processing and costs nothing.
 * Intervals speak of the noise alone. The target is the answer on the *cleaned* records: how far clipping has moved it
-  is not in the interval.
+  is not in the interval. For sums (unless n is public), variances and covariances it is the answer on the cleaned and
+  *rounded* records: rounding moves a sum by at most half a step, 2**-24 of the larger bound, a record, and a variance
+  by about 2**-21 of its largest range. That is seen beside the noise only from n ε of about 10**7 and 10**6 on.
 
 A person with several rows is declared with `person` (an id for each row) and `max_contributions`: the first so many
-rows of each person are kept, and the noise grows with it.
+rows of each person are kept, and the noise grows with it. Rows without an id are dropped.
 """
 
 import math
@@ -42,6 +44,7 @@ from dpbook.sensitivity import (
 )
 
 LEVELS = 2**24  # of a mean: a record is a whole number of 2**-24 of the width of the bounds
+HALF_LEVEL = 0.5 + 2.0**-20  # by which rounding to a level moves a record at most, with room for float64's own
 SQUARE_LEVELS = 2**20  # of a variance
 SQUARE_CHUNK = 2**13  # so that a chunk's sum of squares is at most 2**53
 PRODUCT_BITS = 24  # sums of products are cut to whole numbers with a sensitivity of about 2**24
@@ -61,7 +64,9 @@ class Release:
     interval
         Lower and upper end, in the shape of `value`: the answer on the cleaned records lies between them with
         probability at least ``1 - alpha`` over the noise, entry by entry. Bias from clipping, and sampling error, are
-        not in it. None where no interval follows from public numbers (quantiles: see `rank_error`).
+        not in it; nor, for a sum with private n, a variance or a covariance, is the rounding of the records to public
+        steps, which matters only where n ε is in the millions (see the module). None where no interval follows from
+        public numbers (quantiles: see `rank_error`).
     alpha
         Significance level of the interval.
     scale
@@ -96,8 +101,8 @@ class Release:
     rank_error: float | None = None
 
     def __repr__(self) -> str:
-        delta = f", delta={self.delta:g}" if self.delta else ""
-        cost = f"epsilon={self.epsilon:g}{delta}, neighbors={self.neighbors!r}, {self.mechanism}"
+        delta = f", delta={_validate.all_digits(self.delta)}" if self.delta else ""
+        cost = f"epsilon={_validate.all_digits(self.epsilon)}{delta}, neighbors={self.neighbors!r}, {self.mechanism}"
         sure = f"{100 * (1 - self.alpha):g} %"
         if self.keys and self.interval is not None:
             low, high = self.interval
@@ -153,9 +158,14 @@ class _Ask:
     def norm(self) -> str:
         return "l1" if self.delta is None else "l2"
 
-    def size(self, sensitivity: float) -> float:
-        """Return the scale of the noise."""
+    def size(self, sensitivity: float, whole: bool = False) -> float:
+        """Return the scale of the noise; refuse an ε for which no noise of that size can be drawn."""
         if self.delta is None:
+            exact = Fraction(sensitivity) / Fraction(self.epsilon)
+            least, most = (0.0, noise.LARGEST_INTEGER_SCALE) if whole else (2.0**-900, 2.0**900)
+            if exact and not least <= exact <= most:
+                change = "larger" if exact > most else "smaller"
+                raise ValueError(f"epsilon must be {change} for noise that can be drawn, got {self.epsilon!r}")
             return laplace_scale(epsilon=self.epsilon, sensitivity=sensitivity)
         return gaussian_sigma(epsilon=self.epsilon, delta=self.delta, sensitivity=sensitivity)
 
@@ -288,7 +298,7 @@ def private_count(
     """
     ask = _ask(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
     size = count_sensitivity(neighbors=ask.neighbors, max_rows=ask.max_rows or 1)
-    scale = ask.size(float(size))
+    scale = ask.size(float(size), whole=True)
     column = _entries(values)
     mask = None
     if where is not None:
@@ -314,12 +324,15 @@ def _entries(values: Any) -> Any:
 
 
 def _condition(where: Any, length: int) -> npt.NDArray[np.bool_]:
+    kind = getattr(getattr(where, "dtype", None), "type", None)  # pandas' text columns give an array of objects
+    if isinstance(kind, type) and issubclass(kind, (str, bytes)):
+        raise TypeError("where must be one True or False for each record, got a column of text")
     column = _validate.column(where=where)
     if len(column) != length:
         raise ValueError("values and where must have the same length")
     if column.dtype.kind == "b":
         return column
-    with np.errstate(invalid="ignore"):
+    with np.errstate(all="ignore"):  # a long double may be beyond float64
         return np.asarray(np.nan_to_num(column.astype(np.float64), nan=0.0) != 0)
 
 
@@ -358,7 +371,7 @@ def private_sum(
     epsilon : float
         Privacy parameter ε > 0 of this release.
     neighbors : {"add_remove", "replace_one"}
-        The neighbour relation of the guarantee.
+        The neighbour relation of the guarantee. Under "replace_one" without `person` the number of records is public.
     delta : float, optional
         Given: Gaussian noise with this δ in (0, 1). None: Laplace noise, pure ε-DP.
     person, max_contributions : array_like and int, optional
@@ -392,11 +405,29 @@ def private_sum(
     """
     ask = _ask(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
     lower, upper = _sum_bounds(bounds=bounds)
+    least, most = (0.0 if lower >= 0 else -math.inf), (0.0 if upper <= 0 else math.inf)
+    if ask.neighbors == REPLACE_ONE and ask.max_rows is None:
+        return _sum_of_public_n(_column(values, person, ask), lower, upper, least, most, ask)
     scale = ask.size(sum_sensitivity(bounds=bounds, neighbors=ask.neighbors, max_rows=ask.max_rows))
     exact = clipped_sum(_column(values, person, ask), bounds=bounds)
     noisy, t = ask.add(exact, scale), ask.error(scale)
-    least, most = (0.0 if lower >= 0 else -math.inf), (0.0 if upper <= 0 else math.inf)
     return ask.release("sum", min(max(noisy, least), most), _between(noisy - t, noisy + t, least, most), scale)
+
+
+def _sum_of_public_n(
+    column: npt.NDArray[Any], lower: float, upper: float, least: float, most: float, ask: _Ask
+) -> Release:
+    """Return n L plus a noisy sum of the places between the bounds.
+
+    The noise, of scale (U - L) / ε, may be far smaller than the bounds, and so than the steps of `clipped_sum`.
+    """
+    scale, n = ask.size(float(LEVELS)), len(column)
+    noisy = ask.add(float(_level_sum(column, lower, upper)), scale)
+    t = ask.error(scale) + n * HALF_LEVEL
+    unit, start = (Fraction(upper) - Fraction(lower)) / LEVELS, n * Fraction(lower)
+    value, low, high = (float(start + unit * Fraction(end)) for end in (noisy, noisy - t, noisy + t))
+    ends = math.nextafter(low, -math.inf), math.nextafter(high, math.inf)  # the value may be far larger than the noise
+    return ask.release("sum", min(max(value, least), most), _between(*ends, least, most), scale * float(unit))
 
 
 def _sum_bounds(**parameter: Any) -> tuple[float, float]:
@@ -468,8 +499,8 @@ def private_mean(
     other: together always U - L, which is thus the L1 sensitivity of the pair under add/remove. So both get Laplace
     noise of scale ``(U - L) / ε``, where a sum and a count, released apart, would have to share ε. Then
     ``mean = L + (U - L) A / (A + B)``, ``count = (A + B) / (U - L)`` and ``sum = (U A + L B) / (U - L)``. The interval
-    is exact: it holds all m for which ``(1 - m) A - m B``, which is noise alone at the true m, lies within that noise's
-    quantile (Fieller).
+    holds all m for which ``(1 - m) A - m B``, which is noise alone at the true m, lies within that noise's quantile
+    (Fieller). So it is exact before it is clamped and widened by the rounding of a record, and safe after.
 
     To first order the error has the standard deviation ``sqrt(2) w sqrt((1 - μ)² + μ²) / (n ε)`` with w = U - L and μ
     the place of the mean between the bounds. A sum of centred records and a count that share ε in the best proportion
@@ -506,7 +537,7 @@ def private_mean(
         _of_length(column, people, "values")
     total = _level_sum(column, lower, upper)
     if people is not None:
-        noisy, t = ask.add(float(total), scale), ask.error(scale)
+        noisy, t = ask.add(float(total), scale), ask.error(scale) + people * HALF_LEVEL
         unit = width / LEVELS / people
         value, low, high = (min(max(lower + unit * end, lower), upper) for end in (noisy, noisy - t, noisy + t))
         return ask.release("mean", value, (low, high), scale * unit)
@@ -515,6 +546,7 @@ def private_mean(
     a, b = (float(x) for x in np.maximum(pair, 0.0))
     share = a / (a + b) if a + b > 0 else 0.5
     low, high = _share_interval(float(pair[0]), float(pair[1]), scale, ask)
+    low, high = low - HALF_LEVEL / LEVELS, high + HALF_LEVEL / LEVELS
     parts = {
         "sum": _combined("sum", pair, (upper / LEVELS, lower / LEVELS), scale, ask, lower, upper),
         "count": _combined("count", pair, (1 / LEVELS, 1 / LEVELS), scale, ask, 0.0, math.inf),
@@ -1038,7 +1070,8 @@ def private_histogram(
         record outside is in the first or last bin, and one that is no number in that of the middle of the edges.
     categories : list or tuple, optional
         Public, distinct keys, in the order of the answer. A record that is none of them is left out; None as a key
-        counts the missing ones. Exactly one of `edges` and `categories` must be given.
+        counts the missing ones. Equal is equal: True is counted as 1, but the 0.1 of a float32 column is not 0.1.
+        Exactly one of `edges` and `categories` must be given.
     delta : float, optional
         Given: Gaussian noise with this δ in (0, 1). None: discrete Laplace noise, pure ε-DP.
     person, max_contributions : array_like and int, optional
@@ -1085,7 +1118,7 @@ def private_histogram(
         table = _validate.categories(categories=categories)
         keys = tuple(table)
     size = histogram_sensitivity(neighbors=ask.neighbors, norm=ask.norm, max_rows_per_group=ask.max_rows or 1)
-    scale = ask.size(size)
+    scale = ask.size(size, whole=True)
     if edges is not None:
         counts = _bin_counts(_column(values, person, ask), limits)
     else:
@@ -1216,7 +1249,7 @@ def private_quantiles(
     ranks = max(
         selection.quantile_sensitivity(q=part, neighbors=ask.neighbors, max_rows=ask.max_rows) for part in wanted
     )
-    scale = laplace_scale(epsilon=each, sensitivity=2 * ranks)
+    scale = math.ldexp(selection._quantile_scale(each, ranks, epsilon), -selection.RANK_BITS)
     column = _column(values, person, ask)
     found = [
         selection.exponential_quantile(
@@ -1374,16 +1407,18 @@ def private_bounds(
         raise ValueError(f"magnitudes must lie between 2**-500 and 2**500, got ({smallest}, {largest})")
     least, most = math.frexp(smallest)[1] - 1, math.frexp(largest)[1] - 1
     powers = [math.ldexp(1.0, e) for e in range(least, most + 2)]
-    edges = np.array([*(-x for x in reversed(powers)), *powers])  # negative bins, the bin of 0, positive bins
+    ends = np.array([*(-x for x in reversed(powers)), *powers])  # negative bins, the bin of 0, positive bins
+    edges = ends.copy()  # a bin holds its left edge: for negative records it must be the right one, the nearer to 0
+    edges[1 : len(powers)] = np.nextafter(ends[1 : len(powers)], math.inf)
     size = histogram_sensitivity(neighbors=ask.neighbors, norm="l1", max_rows_per_group=ask.max_rows or 1)
-    scale = ask.size(size)
+    scale = ask.size(size, whole=True)
     counts = noise.add_discrete_laplace(_bin_counts(_column(values, person, ask), edges), scale=scale, rng=ask.rng)
     limit = discrete_laplace_error(scale=scale, alpha=min(2 * ask.alpha / len(counts), 0.5))
     full = np.flatnonzero(counts > limit)
     if not len(full):
         full = np.array([int(np.argmax(counts))])
     zero = len(powers) - 1
-    low, high = float(edges[full[0]]), float(edges[full[-1] + 1])
+    low, high = float(ends[full[0]]), float(ends[full[-1] + 1])
     low, high = (0.0 if full[0] == zero else low), (0.0 if full[-1] == zero else high)
     return ask.release("bounds", (low, high), None, scale, mechanism="discrete_laplace")
 

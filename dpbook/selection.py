@@ -9,6 +9,8 @@ statement about ``"add_remove"`` only: replacing a person can raise one utility 
 """
 
 import math
+import os
+import threading
 from fractions import Fraction
 from typing import Any, NoReturn
 
@@ -95,6 +97,12 @@ def exponential_mechanism(
     ------
     TypeError, ValueError
         When a parameter breaks its rule, before the utilities are looked at; or when they are not finite.
+
+    Notes
+    -----
+    Nearly every choice is made in float64. Where the random number is too close to a boundary for that, in fewer than n
+    of 2**40 choices among n candidates, all weights are computed with more digits: about 10 µs a candidate, a second
+    for 100,000.
 
     References
     ----------
@@ -263,11 +271,11 @@ def _size(sensitivity: Any) -> float:
     return size
 
 
-def _lattice_scale(epsilon: float, size: int) -> float:
-    scale = laplace_scale(epsilon=epsilon, sensitivity=float(size))
-    if scale > noise.LARGEST_INTEGER_SCALE:
-        raise ValueError(f"epsilon must be larger, at least {size / noise.LARGEST_INTEGER_SCALE:.2g}, got {epsilon!r}")
-    return scale
+def _lattice_scale(epsilon: float, size: int, given: Any) -> float:
+    """Return ``size / epsilon``, a part of the ε that was given."""
+    if size > Fraction(noise.LARGEST_INTEGER_SCALE) * Fraction(epsilon):
+        raise ValueError(f"epsilon must be larger for noise that can be drawn, got {given!r}")
+    return laplace_scale(epsilon=epsilon, sensitivity=float(size))
 
 
 def noisy_max(
@@ -312,8 +320,9 @@ def noisy_max(
 
     References
     ----------
-    Dwork, Roth (2014), Claim 3.9, on whole numbers: the proof shifts one noise by a whole number, so it holds for the
-    discrete Laplace distribution as it stands.
+    Dwork, Roth (2014), Claim 3.9, for counting queries, which are monotonic: scale Δ/ε. The factor 2 covers utilities
+    that are not: the chosen one may fall by Δ while its rivals rise by Δ. On whole numbers: the proof shifts one noise
+    by a whole number, so it holds for the discrete Laplace distribution as it stands.
 
     Examples
     --------
@@ -325,7 +334,7 @@ def noisy_max(
     eps = _validate.positive(epsilon=epsilon)
     size = _size(sensitivity)
     step, whole = _lattice(size)
-    scale = _lattice_scale(eps, whole * (1 if _monotonic(monotonic, neighbors) else 2))
+    scale = _lattice_scale(eps, whole * (1 if _monotonic(monotonic, neighbors) else 2), epsilon)
     _validate.generator(rng)
     values = _on_lattice(_utilities(utilities), step)
     return int(np.argmax(noise.add_discrete_laplace(values, scale=scale, rng=rng)))
@@ -337,7 +346,8 @@ class SparseVector:
     It answers True or False, to any number of queries, until `max_positives` of them were True; then it refuses. The
     queries may depend on earlier answers. The whole object is ε-DP, whatever is asked. No noisy value is ever shown,
     the noise of the threshold is drawn once, and that of the queries grows with `max_positives`: the ways in which
-    published variants of this algorithm fail are not open.
+    published variants of this algorithm fail are not open. Threads may share one object. It cannot be copied or
+    pickled, and a forked process cannot use it: two copies would give more positive answers than ε pays for.
 
     Parameters
     ----------
@@ -397,9 +407,10 @@ class SparseVector:
         for_threshold = eps - for_queries
         while Fraction(for_threshold) + Fraction(for_queries) > Fraction(eps):
             for_threshold = math.nextafter(for_threshold, 0.0)
-        scale = _lattice_scale(for_threshold, whole)
-        self._scale = _lattice_scale(for_queries, factor * most * whole)
+        scale = _lattice_scale(for_threshold, whole, epsilon)
+        self._scale = _lattice_scale(for_queries, factor * most * whole, epsilon)
         self._rng, self._left = rng, most
+        self._lock, self._process = threading.Lock(), os.getpid()
         self._threshold = noise.add_discrete_laplace(self._place(limit), scale=scale, rng=rng)
         self._parameters = (limit, eps, size, neighbors, most)
         self._scales = (scale, self._scale)
@@ -433,20 +444,24 @@ class SparseVector:
         Raises
         ------
         RuntimeError
-            When `max_positives` answers were True already.
+            When `max_positives` answers were True already; or in another process than the one that made the object.
         TypeError, ValueError
             When the value is not one finite number.
         """
-        if self._left <= 0:
-            raise RuntimeError(
-                f"all {self._parameters[4]} positive answers are used up: the budget allows no more queries"
-            )
+        if os.getpid() != self._process:  # before the lock, which a fork may have copied while it was held
+            raise RuntimeError("a SparseVector answers only in the process that made it: a fork is a second copy")
         one = _validate.finite_values(value=value)
         if one.ndim:
             raise TypeError("value must be one number: ask one query at a time")
-        noisy = noise.add_discrete_laplace(self._place(float(one)), scale=self._scale, rng=self._rng)
-        is_above = bool(noisy >= self._threshold)
-        self._left -= is_above
+        place = self._place(float(one))
+        with self._lock:  # otherwise two threads could both pass the check, and both answer True
+            if self._left <= 0:
+                raise RuntimeError(
+                    f"all {self._parameters[4]} positive answers are used up: the budget allows no more queries"
+                )
+            noisy = noise.add_discrete_laplace(place, scale=self._scale, rng=self._rng)
+            is_above = bool(noisy >= self._threshold)
+            self._left -= is_above
         return is_above
 
     def _refuse(self, *_: Any) -> NoReturn:
@@ -457,7 +472,7 @@ class SparseVector:
     def __repr__(self) -> str:
         threshold, epsilon, _, neighbors, most = self._parameters
         return (
-            f"SparseVector(threshold={threshold:g}, epsilon={epsilon:g}, neighbors={neighbors!r}, "
+            f"SparseVector(threshold={threshold:g}, epsilon={_validate.all_digits(epsilon)}, neighbors={neighbors!r}, "
             f"{self._left} of {most} positives left)"
         )
 
@@ -467,6 +482,9 @@ class SparseVector:
 
 def quantile_points(*, bounds: tuple[float, float], step: float | None = None) -> tuple[float, int, int]:
     """Return the public points that a private quantile can be: ``j * step`` for whole j from `first` to `last`.
+
+    With a `step`, a bound that misses a multiple by its rounding only counts as that multiple: 0.3 is no multiple of
+    0.1 in float64, but is meant to be one. Such a point is then the bound itself.
 
     Parameters
     ----------
@@ -497,15 +515,17 @@ def quantile_points(*, bounds: tuple[float, float], step: float | None = None) -
     lower, upper = _validate.bounds(bounds=bounds)
     if max(-lower, upper) > 2.0**900:
         raise ValueError(f"bounds must lie within ±2**900 for a quantile, got ({lower}, {upper})")
+    slack = 0.0
     if step is None:
         finest = math.ulp(max(-lower, upper))
         wanted = math.ldexp(1.0, max(math.frexp(upper - lower)[1] - POINTS_BITS, -1074))
         size = max(wanted, finest) if upper > lower else finest
     else:
         size = _validate.positive(step=step)
+        slack = min(2.0**-50 * (max(-lower, upper) / size), 2.0**-10)
     if max(-lower, upper) / size > 2.0**53:
         raise ValueError(f"step must be at least 2**-53 of the bounds, got {step!r}")
-    first, last = math.ceil(lower / size), math.floor(upper / size)
+    first, last = math.ceil(lower / size - slack), math.floor(upper / size + slack)
     if first > last:
         raise ValueError(f"step must have a multiple within the bounds ({lower}, {upper}), got {step!r}")
     if last - first > 2**50:
@@ -550,6 +570,16 @@ def quantile_sensitivity(*, q: float, neighbors: str, max_rows: int | None = Non
     rows = 1 if max_rows is None else _validate.integer(max_rows=max_rows)
     each = max(part, 2**RANK_BITS - part) if _validate.neighbors(neighbors) == ADD_REMOVE else 2**RANK_BITS
     return math.ldexp(rows * each, -RANK_BITS)
+
+
+def _quantile_scale(epsilon: float, ranks: float, given: Any) -> float:
+    """Return ``2 * ranks / epsilon`` in units of 2**-24, for a part of the ε that was given."""
+    sensitivity = math.ldexp(ranks, RANK_BITS + 1)
+    exact = Fraction(sensitivity) / (Fraction(epsilon) or Fraction(1, 2**1100))  # 0: a share that float64 cannot hold
+    if not 2.0**-900 <= exact <= 2.0**900:
+        change = "larger" if exact > 1 else "smaller"
+        raise ValueError(f"epsilon must be {change} for a choice that can be drawn, got {given!r}")
+    return laplace_scale(epsilon=epsilon, sensitivity=sensitivity)
 
 
 def _quantile(q: Any) -> int:
@@ -628,9 +658,7 @@ def exponential_quantile(
     part = _quantile(q)
     ranks = quantile_sensitivity(q=q, neighbors=neighbors, max_rows=max_rows)
     eps = _validate.positive(epsilon=epsilon)
-    scale = laplace_scale(epsilon=eps, sensitivity=math.ldexp(ranks, RANK_BITS + 1))
-    if not 2.0**-900 <= scale <= 2.0**900:
-        raise ValueError(f"epsilon must be such that the scale lies between 2**-900 and 2**900, got {epsilon!r}")
+    scale = _quantile_scale(eps, ranks, epsilon)
     _validate.generator(rng)
     column = _validate.column(values=values)
     if len(column) > LARGEST_COUNT:
@@ -767,6 +795,9 @@ def _response_words(epsilon: float, k: int) -> tuple[int, int]:
     mp.prec = 256
     bound = mp.mpf(WORD) / (mp.exp(min(epsilon, 100.0)) + k - 1)
     other = min(int(mp.ceil(bound * (1 + mp.mpf(2) ** -200))), WORD // k)
+    # With u = WORD // k the truth gets what is left over as well, which may be more than exp(ε) allows.
+    if WORD - (k - 1) * other > mp.exp(min(epsilon, 100.0)) * (1 - mp.mpf(2) ** -200) * other:
+        raise ValueError(f"epsilon must be larger for {k} categories, got {epsilon!r}")
     return WORD - (k - 1) * other, other
 
 
@@ -787,7 +818,8 @@ def response_probabilities(*, epsilon: float, categories: int) -> tuple[float, f
     Raises
     ------
     TypeError, ValueError
-        When a parameter breaks its rule.
+        When a parameter breaks its rule; or ε is below about ``k**2 / 2**64``, where no multiples of
+        2**-64 are so nearly equal.
 
     References
     ----------
@@ -947,21 +979,24 @@ def private_keys(
     Parameters
     ----------
     keys : array_like
-        One-dimensional: a key for each row. Rows without a key (None, NaN) are left out. Left untouched.
+        One-dimensional: a key for each row. Rows without a key (None, NaN, or one that cannot be printed) are left out.
+        Keys are told apart by type and `repr`, by all that is seen of them: 1, 1.0 and True are three keys. Left
+        untouched.
     epsilon, delta : float
         Privacy parameters of the whole list: ε > 0, and δ in (0, 1).
     neighbors : {"add_remove", "replace_one"}
-        The neighbour relation of the guarantee. Replacing is removing and adding: each is given ε/2.
+        The neighbour relation of the guarantee. Replacing is removing and adding: each is given ``ε' = ε/2``, at most
+        20, and ``δ / (1 + exp(ε'))``. Where that is below 2**-64 for each of a person's keys, nothing is shown.
     person, max_groups : array_like and int, optional
         Who each row is from, and the most different keys to keep of one person: the first in that person's own order.
-        None: every row is another person.
+        A row without an id (None, NaN) is left out. None: every row is another person.
     rng : numpy.random.Generator, optional
         None (the default) draws from the operating system's entropy. A seeded list is NOT private.
 
     Returns
     -------
     list
-        The keys, sorted, so that their order tells nothing.
+        The keys, NumPy's scalars as Python's, sorted by what is seen of them, so that their order tells nothing.
 
     Raises
     ------
@@ -994,35 +1029,59 @@ def private_keys(
     mp.prec = 200
     exact = mp.mpf(d)
     if relation == REPLACE_ONE:  # group privacy for two steps: 2 ε', δ' (1 + exp(ε'))
-        eps = eps / 2
+        eps = min(eps / 2, 20.0)  # with more, no key would have a chance to begin with
         exact = exact / (1 + mp.exp(eps))
     groups = most or 1
     each = math.nextafter(eps / groups, 0.0) if groups > 1 else eps
     part = -mp.expm1(mp.log1p(-exact) / groups) * (1 - mp.mpf(2) ** -100)
-    counts = _people(keys, person, groups)
+    keys_of, counts = _people(keys, person, groups)
     table = _keep_words(each, Fraction(int(mp.floor(part * WORD)), WORD), max(counts.values(), default=0))
-    ordered = _sorted(counts)
+    ordered = sorted(counts)
     words = noise.uniform_words(len(ordered), rng=rng)
-    shown = [int(word) < table[min(counts[key], len(table) - 1)] for key, word in zip(ordered, words, strict=True)]
-    return [key for key, is_shown in zip(ordered, shown, strict=True) if is_shown]
+    shown = [int(word) < table[min(counts[name], len(table) - 1)] for name, word in zip(ordered, words, strict=True)]
+    return [keys_of[name] for name, is_shown in zip(ordered, shown, strict=True) if is_shown]
 
 
-def _people(keys: Any, person: Any, groups: int) -> dict[Any, int]:
-    """Return how many people have each key, when only the first `groups` different keys of a person count."""
+_Name = tuple[str, float, str]
+
+
+def _people(keys: Any, person: Any, groups: int) -> tuple[dict[_Name, Any], dict[_Name, int]]:
+    """Return the keys by name, and how many people have each when only the first `groups` of a person count."""
     column = _validate.identifiers(keys=keys)
     people = range(len(column)) if person is None else _validate.identifiers(person=person)
     if len(people) != len(column):
         raise ValueError("keys and person must have the same length")
-    seen: dict[Any, set[Any]] = {}
-    counts: dict[Any, int] = {}
-    for who, key in zip(people, column, strict=True):
+    seen: dict[Any, set[_Name]] = {}
+    keys_of: dict[_Name, Any] = {}
+    counts: dict[_Name, int] = {}
+    for who, given in zip(people, column, strict=True):
+        key = _plain(given)
+        name = _name(key)
+        if name is None or _validate.is_missing(who):  # rows of nobody are not rows of one person
+            continue
         own = seen.setdefault(who, set())
-        if key is not None and key not in own and len(own) < groups:
-            own.add(key)
-            counts[key] = counts.get(key, 0) + 1
-    return counts
+        if name not in own and len(own) < groups:
+            own.add(name)
+            counts[name] = counts.get(name, 0) + 1
+            keys_of[name] = key
+    return keys_of, counts
 
 
-def _sorted(keys: Any) -> list[Any]:
-    """Return the keys in an order that depends on them alone."""
-    return sorted(keys, key=lambda key: (type(key).__name__, key if isinstance(key, (int, float, str)) else repr(key)))
+def _plain(key: Any) -> Any:
+    """Return a key without NumPy's scalars, which look different from one version to the next."""
+    if isinstance(key, tuple):
+        return tuple(map(_plain, key))
+    return key.item() if isinstance(key, np.generic) and key.dtype.kind not in "mM" else key
+
+
+def _name(key: Any) -> _Name | None:
+    """Return all that is seen of a key, None of one that is missing or cannot be printed.
+
+    Equal keys may look different: 1, 1.0 and True; 0.0 and -0.0. Counted as one, the first row would decide which of
+    them is shown, and would thereby be seen itself. The number in the middle puts numbers in their order.
+    """
+    try:
+        place = float(min(max(key, -1e300), 1e300)) if type(key) in (int, float) else 0.0
+        return None if key is None else (type(key).__name__, place, repr(key))
+    except Exception:  # such as a number with more digits than Python prints
+        return None

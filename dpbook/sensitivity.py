@@ -564,16 +564,18 @@ def norm_clipped_sum(vectors: Any, *, max_norm: float, norm: str = "l2") -> Floa
 
 
 def keep_rows(person: Any, *, max_rows: int) -> npt.NDArray[np.bool_]:
-    """Return a mask that keeps the first `max_rows` rows of every person.
+    """Return a mask that keeps the first `max_rows` rows of every person, and no row without an id.
 
-    Which rows of a person are kept depends on that person's rows alone, so removing somebody else changes nothing.
+    Which rows of a person are kept depends on that person's rows alone, so removing somebody else changes nothing. Rows
+    without an id would break that: as one person's they would make room for each other, as many people's they would
+    count more than `max_rows` times.
     Bound rows on the final grouping: after groups are merged, a bound per old group no longer holds.
 
     Parameters
     ----------
     person : array_like
-        One-dimensional: who each row belongs to; any hashable ids, also tuples such as (person, group). Rows without
-        an id (None, NaN) count as one person.
+        One-dimensional: who each row belongs to; any hashable ids, also tuples such as (person, group). A row
+        without an id (None, NaN, a list, or a tuple with such a part) is dropped.
     max_rows : int
         The most rows to keep of one person.
 
@@ -606,7 +608,7 @@ def keep_rows(person: Any, *, max_rows: int) -> npt.NDArray[np.bool_]:
     mask = np.empty(len(ids), dtype=bool)
     for i, key in enumerate(ids):
         seen[key] = seen.get(key, 0) + 1
-        mask[i] = seen[key] <= most
+        mask[i] = seen[key] <= most and not _validate.is_missing(key)
     return mask
 
 

@@ -1106,6 +1106,7 @@ LISTS = {
     "weighed": ([0.0, -3.0, -60.0], [1.0, 2.0**40, 2.0**52], 1.3),
     "huge": ([1e308, -1e308, 9.9e307], None, 1e305),
     "close": ([1.0, 1.0 + 2.0**-52], None, 2.0**-52),
+    "faint ends": ([-400.0, 0.0, -300.0], None, 1.0),
 }
 
 
@@ -1122,7 +1123,7 @@ def pick(name, source, unlisted=0.0):
     return noise._pick(np.array(utilities), None if weights is None else np.array(weights), scale, uniform, unlisted)
 
 
-@pytest.mark.parametrize("distance", [2.0**-30, 2.0**-50, 2.0**-100, 2.0**-300])
+@pytest.mark.parametrize("distance", [2.0**-30, 2.0**-50, 2.0**-100, 2.0**-300, 2.0**-700])
 @pytest.mark.parametrize("name", LISTS)
 def test_an_index_changes_exactly_at_the_running_sums(name, distance):
     """Close to a boundary float64 cannot tell, and the digits that can must be read and used."""

@@ -10,7 +10,10 @@ import dataclasses
 import itertools
 import math
 import pickle
+import re
+import tracemalloc
 import warnings
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
@@ -18,9 +21,9 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from dpbook import noise, queries, selection
+from dpbook import _validate, noise, queries, selection
 from dpbook.gaussian import gaussian_sigma
-from dpbook.laplace import discrete_laplace_error, discrete_laplace_pmf
+from dpbook.laplace import discrete_laplace_error, discrete_laplace_pmf, laplace_error
 from dpbook.queries import (
     private_bounds,
     private_count,
@@ -677,3 +680,235 @@ def test_a_column_is_not_copied():
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 2_000_000
+
+
+def test_rows_without_an_identifier_are_not_one_person(monkeypatch):
+    """Two people without an id: taking one away must not let the other in."""
+    seen = []
+    monkeypatch.setattr(noise, "add_laplace", lambda value, *, scale, rng: seen.append(value) or value)
+    for missing in (None, math.nan, (1, math.nan)):
+        for values, ids in (([-1, 1], [missing, missing]), ([1], [missing]), ([-1], [missing])):
+            queries.private_sum(
+                values, bounds=(-1, 1), epsilon=1.0, neighbors=AR, person=list(ids), max_contributions=1
+            )
+    assert seen == [0.0] * 9
+
+
+def test_a_long_text_is_one_record():
+    """NumPy would make a text of that length of every record: here 4 GB a column."""
+    text, n = "x" * 1_000_000, 1_000
+    for values in ([1.0] * n + [text], [1.0] * n + [text.encode()], [1.0] * n + [[text]], [1.0] * n + [np.str_(text)]):
+        assert _validate.records(values=values)[-1] != 1.0
+        assert queries.private_count(values, where=values, epsilon=1.0, neighbors=AR, rng=seeded()).value > 0
+    tracemalloc.start()
+    for values in ([1.0] * n + [text], [[1.0]] * n + [[text]]):
+        _validate.records(values=values)
+        _validate.identifiers(person=values)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2_000_000
+
+
+def test_a_condition_beyond_float64_warns_of_nothing():
+    where = np.array([1, 0, np.finfo(np.longdouble).max], dtype=np.longdouble)
+    answer = queries.private_count([1, 2, 3], where=where, epsilon=1e9, neighbors=AR)
+    assert answer.value == 2
+
+
+def test_keys_of_a_histogram_are_the_public_ones():
+    """True and 1 are one category, and what is shown is what was declared, not what is in the data."""
+    for rows in ([True, 1.0], [1.0, True], [1]):
+        assert queries.private_histogram(rows, categories=[1, 2], epsilon=1.0, neighbors=AR).keys == (1, 2)
+        assert type(queries.private_histogram(rows, categories=[1, 2], epsilon=1.0, neighbors=AR).keys[0]) is int
+
+
+@pytest.mark.parametrize("delta", [None, 1e-6])
+@pytest.mark.parametrize(("record", "bounds"), [(1_000_000.03, (1e6, 1e6 + 1)), (-5e5 + 0.2, (-5e5, -5e5 + 0.5))])
+def test_sums_with_narrow_bounds_far_from_zero_are_covered(record, bounds, delta):
+    """The noise is that of the width; steps that follow the larger bound moved every sum by more."""
+    rng, runs, exact = seeded(1), 400, 1000 * Fraction(record)
+    missed = 0
+    for _ in range(runs):
+        answer = private_sum([record] * 1000, bounds=bounds, epsilon=1.0, neighbors=RO, delta=delta, alpha=0.1, rng=rng)
+        low, high = answer.interval
+        assert answer.scale < 8 * (bounds[1] - bounds[0])
+        assert low <= answer.value <= high
+        missed += not Fraction(low) <= exact <= Fraction(high)
+    assert stats.binomtest(missed, runs, 0.1, alternative="greater").pvalue > REJECT
+    assert stats.binomtest(missed, runs, 0.2, alternative="less").pvalue < 1e-3  # and not for being wide
+
+
+def test_a_narrow_sum_is_within_its_interval_when_float64_is_coarse(silence):
+    """Bounds 2**-30 apart, a sum of 2**50: the ends are rounded outwards."""
+    x = 2.0**20 + 2.0**-31
+    answer = private_sum([x] * 2**10, bounds=(2.0**20, 2.0**20 + 2.0**-30), epsilon=2.0**40, neighbors=RO)
+    assert Fraction(answer.interval[0]) <= 2**10 * Fraction(x) <= Fraction(answer.interval[1])
+    x = 2.0**20 + 2.0**-32  # five of them lie between two floats, nearer to the lower, and seven nearer to the upper
+    for n in (5, 7):
+        answer = private_sum([x] * n, bounds=(2.0**20, 2.0**20 + 2.0**-30), epsilon=2.0**80, neighbors=RO)
+        assert Fraction(answer.interval[0]) < n * Fraction(x) < Fraction(answer.interval[1])
+    same = private_sum([3.0] * 7, bounds=(3, 3), epsilon=1.0, neighbors=RO)
+    assert (same.value, same.scale) == (21.0, 0.0)
+
+
+@pytest.mark.parametrize("neighbors", [AR, RO])
+def test_the_mean_of_very_many_is_covered_although_records_are_rounded(neighbors, silence):
+    """Half a level a record is more than the noise from n ε of about 10**7 on; here the noise is nothing."""
+    x = (0.5 - 2.0**-10) / queries.LEVELS  # rounded down to 0
+    public = {"n": 1000} if neighbors == RO else {}
+    for place in (x, 1 - x, 0.25 + x):
+        answer = private_mean([place] * 1000, bounds=(0, 1), epsilon=1e9, neighbors=neighbors, **public)
+        assert answer.interval[0] <= place <= answer.interval[1]
+        assert answer.interval[1] - answer.interval[0] < 4 / queries.LEVELS
+    total = private_sum([x] * 1000, bounds=(0, 1), epsilon=1e9, neighbors=RO)
+    assert total.interval[0] <= 1000 * x <= total.interval[1]
+
+
+def test_bounds_of_negative_records_mirror_those_of_positive_ones():
+    for size in (1.0, 1.5, 2.0, 700.0, 1024.0, 5e3):
+        arguments = {"epsilon": 10.0, "neighbors": AR, "magnitudes": (1, 1e3)}
+        low, high = private_bounds([size] * 1000, **arguments, rng=seeded()).value
+        assert private_bounds([-size] * 1000, **arguments, rng=seeded()).value == (-high, -low)
+        assert low <= min(size, 1024) <= high
+    assert private_bounds([-1.0] * 1000, **arguments).value == (-2.0, -1.0)
+    assert private_bounds([-0.5] * 500 + [0.5] * 500, **arguments).value == (0.0, 0.0)
+    wide = {"epsilon": 10.0, "neighbors": AR, "magnitudes": (1e-100, 1e100)}
+    assert private_bounds([math.nan] * 1000, **wide).value == (0.0, 0.0)
+
+
+IDS = ["ann"] * 5 + ["bo", "cy", "ann"]
+TWO = {"person": IDS, "max_contributions": 2}  # keeps the rows 0, 1, 5 and 6
+
+
+def test_a_count_keeps_what_meets_the_condition_and_the_limit(silence):
+    where = [True, False, True, True, True, True, False, True]
+    for delta in (None, DELTA):
+        private_count(IDS, where=where, epsilon=EPS, neighbors=AR, delta=delta, **TWO)
+        ((_, value, scale),) = silence.take()
+        assert value.tolist() == [2]  # rows 0 and 5
+        private_count(IDS, where=where, epsilon=EPS, neighbors=AR, delta=delta)
+        assert scale == pytest.approx(2 * silence.take()[0][2])
+
+
+@pytest.mark.parametrize("relation", [AR, RO])
+def test_quantiles_keep_the_limit_and_pay_for_it(relation, monkeypatch):
+    asked = []
+
+    def draw(column, **arguments):
+        asked.append((column.tolist(), arguments["max_rows"], arguments["epsilon"], arguments["neighbors"]))
+        return 1.0
+
+    monkeypatch.setattr(selection, "exponential_quantile", draw)
+    ask = {"q": [0.2, 0.5], "bounds": (0, 10), "step": 1, "epsilon": 1.0, "neighbors": relation}
+    several = private_quantiles(list(range(8)), **ask, **TWO)
+    assert asked == [([0, 1, 5, 6], 2, 0.5, relation)] * 2
+    one = private_quantiles(list(range(8)), **ask)
+    assert asked[2:] == [(list(range(8)), None, 0.5, relation)] * 2
+    assert several.scale == pytest.approx(2 * one.scale)
+    assert one.scale == pytest.approx(2 * (0.8 if relation == AR else 1.0) / 0.5)
+    assert several.rank_error == pytest.approx(2 * one.rank_error)
+
+
+@pytest.mark.parametrize(("relation", "changes"), [(AR, 1), (RO, 2)])
+def test_bounds_keep_the_limit_and_pay_for_it(relation, changes, silence):
+    private_bounds([1.0] * 5 + [2.0, 4.0, 1.0], epsilon=0.5, neighbors=relation, magnitudes=(1, 5), **TWO)
+    ((kind, counts, scale),) = silence.take()
+    assert kind == "add_discrete_laplace"
+    assert counts.tolist() == [0, 0, 0, 0, 2, 1, 1]
+    assert scale == pytest.approx(2 * changes / 0.5)
+    assert scale >= 2 * changes / 0.5
+
+
+def test_the_interval_of_a_variance_shares_alpha_among_its_three_numbers(silence):
+    """The box holds the three numbers together only if each of its sides fails with alpha / 3."""
+    records = [0.0, 1.0, 0.5, 0.25] * 100
+    answer = private_variance(records, bounds=(0, 1), epsilon=1.0, neighbors=AR, alpha=0.06)
+    ((_, sums, scale),) = silence.take()
+
+    def least(alpha):
+        t = laplace_error(scale=scale, alpha=alpha)
+        corners = [sums + t * np.array(signs) for signs in itertools.product((-1, 1), repeat=3)]
+        return min(queries._variance_share(*corner) for corner in corners)
+
+    assert answer.interval[0] == pytest.approx(least(0.02), rel=1e-4)
+    for wrong in (0.06, 0.03, 0.01):
+        assert answer.interval[0] != pytest.approx(least(wrong), rel=1e-4)
+
+
+@pytest.mark.parametrize("level", [0.05, 0.2])
+def test_the_intervals_of_shares_have_half_of_alpha_at_each_end(level):
+    """Everybody's truth is the first category: the number of such answers is binomial, and the misses are summed."""
+    n, eps = 60, 1.0
+    truth, other = selection.response_probabilities(epsilon=eps, categories=2)
+    for c in range(n + 1):
+        answer = response_shares(["a"] * c + ["b"] * (n - c), categories=["a", "b"], epsilon=eps, alpha=level)
+        exact = stats.binomtest(c, n).proportion_ci(1 - level, method="exact")
+        for end, expected in zip(answer.interval, exact, strict=True):
+            share = min(max((expected - other) / (truth - other), 0.0), 1.0)
+            assert end[0] == pytest.approx(share, abs=1e-9)
+        wrong = stats.binomtest(c, n).proportion_ci(1 - 2 * level, method="exact")
+        if other < wrong.low < truth:
+            assert answer.interval[0][0] < (wrong.low - other) / (truth - other) - 1e-3
+        if other < wrong.high < truth:
+            assert answer.interval[1][0] > (wrong.high - other) / (truth - other) + 1e-3
+
+
+def test_decimals_are_numbers():
+    column = [Decimal("1.5"), Decimal("sNaN"), Decimal("NaN"), Decimal("1e400"), Decimal("-Infinity"), 2]
+    for data in (column, np.array(column, dtype=object), pd.Series(column, dtype=object)):
+        expected = [1.5, math.nan, math.nan, math.inf, -math.inf, 2.0]
+        assert np.array_equal(_validate.records(values=data), expected, equal_nan=True)
+    where = [Decimal(1), Decimal(0), Decimal("sNaN")]
+    assert private_count([1, 2, 3], where=where, epsilon=1e9, neighbors=AR).value == 1
+
+
+@pytest.mark.parametrize(
+    "where", [np.array(["yes", "no"]), np.array([b"a", b"b"]), pd.Series(["yes", "no"], dtype="string")]
+)
+def test_a_condition_of_text_is_refused_by_its_type(where):
+    with pytest.raises(TypeError, match="where must be"):
+        private_count([1, 2], where=where, epsilon=1.0, neighbors=AR)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "text"), [(1, "1"), (0.1, "0.1"), (0.12345678, "0.12345678"), (1 / 3, repr(1 / 3))]
+)
+def test_a_release_never_shows_less_than_its_price(epsilon, text):
+    release = private_count([1], epsilon=epsilon, neighbors=AR)
+    assert f"epsilon={text}, " in repr(release)
+    vector = selection.SparseVector(threshold=1, epsilon=epsilon, sensitivity=1, neighbors=AR)
+    assert f"epsilon={text}, " in repr(vector)
+    assert f"delta={0.5 * 1e-7 + 1e-13!r}" in repr(
+        private_count([1], epsilon=1, delta=0.5 * 1e-7 + 1e-13, neighbors=AR)
+    )
+
+
+WITH_EPSILON = {
+    "count": lambda **k: private_count([1], **k),
+    "sum": lambda **k: private_sum([1], bounds=B, **k),
+    "mean": lambda **k: private_mean([1], bounds=B, **k),
+    "variance": lambda **k: private_variance([1], bounds=B, **k),
+    "histogram": lambda **k: private_histogram([1], edges=EDGES, **k),
+    "quantiles": lambda **k: private_quantiles([1], q=[0.2, 0.5], bounds=B, **k),
+    "bounds": lambda **k: private_bounds([1], magnitudes=(1, 9), **k),
+    "quantile": lambda **k: selection.exponential_quantile([1], q=0.5, bounds=B, **k),
+    "noisy max": lambda **k: selection.noisy_max([1], sensitivity=1, **k),
+    "sparse vector": lambda **k: selection.SparseVector(threshold=1, sensitivity=1, **k),
+}
+
+
+@pytest.mark.parametrize("relation", [AR, RO])
+@pytest.mark.parametrize("query", WITH_EPSILON)
+def test_an_epsilon_that_no_noise_fits_is_named(query, relation):
+    """And not an inner scale or sensitivity that the caller has never seen."""
+    for epsilon in (5e-324, 1e-308, 1e-290, 1e-30, 1e300, 1.7e308):
+        message = None
+        try:
+            WITH_EPSILON[query](epsilon=epsilon, neighbors=relation)
+        except ValueError as error:
+            message = str(error)
+        assert message is None or re.fullmatch(
+            f"epsilon must be (larger|smaller) for .*, got {re.escape(repr(epsilon))}", message
+        )
+    with pytest.raises(ValueError, match="epsilon must be larger"):
+        WITH_EPSILON[query](epsilon=5e-324, neighbors=relation)

@@ -5,9 +5,16 @@ draws; what is drawn is then compared with those probabilities. Seeds are fixed;
 """
 
 import copy
+import datetime
 import itertools
 import math
+import os
 import pickle
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
 from fractions import Fraction
 
 import mpmath
@@ -18,7 +25,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special
 
-from dpbook import noise, selection
+from dpbook import _validate, noise, selection
 from dpbook.laplace import discrete_laplace_pmf
 from dpbook.selection import (
     SparseVector,
@@ -293,6 +300,48 @@ def test_sparse_vector_answers_and_stops():
     assert "0 of 2 positives left" in repr(s)
 
 
+def test_threads_share_the_positive_answers(monkeypatch):
+    real = noise.add_discrete_laplace
+    s = sparse(epsilon=50.0, max_positives=2)
+    monkeypatch.setattr(noise, "add_discrete_laplace", lambda *a, **k: time.sleep(0.01) or real(*a, **k))
+
+    def asked(_):
+        try:
+            return s.above(1e6)
+        except RuntimeError:
+            return None
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(asked, range(16)))
+    assert answers.count(True) == 2
+    assert answers.count(None) == 14
+    assert s.positives_left == 0
+
+
+FORKED = """
+import os
+from dpbook.selection import SparseVector
+s = SparseVector(threshold=0, epsilon=1.0, sensitivity=1, neighbors="add_remove")
+s._lock.acquire()  # as if another thread were answering
+if os.fork() == 0:
+    try:
+        s.above(0.0)
+    except RuntimeError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+s._lock.release()
+print(type(s.above(0.0)).__name__)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_forked_process_gets_no_answer():
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=60, check=True)
+    assert "only in the process that made it" in done.stdout
+    assert done.stdout.endswith("bool\n")
+
+
 def test_sparse_vector_frequencies():
     scales, rng, runs = sparse(threshold=0, max_positives=1).scales, seeded(3), 6_000
     found = sum(sparse(threshold=0, max_positives=1, rng=rng).above(1.0) for _ in range(runs))
@@ -300,6 +349,22 @@ def test_sparse_vector_frequencies():
     assert abs(found - runs * p) < Z_LIMIT * math.sqrt(runs * p * (1 - p))
     wrong = pattern_probability([1.0], [True], scales[0] / 2, scales[1] / 2)
     assert abs(found - runs * wrong) > Z_LIMIT * math.sqrt(runs * p * (1 - p))
+
+
+@pytest.mark.parametrize(("positives", "monotonic"), [(1, False), (3, False), (3, True)])
+def test_sparse_vector_draws_with_the_scales_it_states(positives, monotonic, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(noise, "add_discrete_laplace", lambda value, *, scale, rng: drawn.append(scale) or value)
+    s = sparse(max_positives=positives, monotonic=monotonic, epsilon=0.5, threshold=10)
+    for value in (3, 11, 5):
+        s.above(value) if s.positives_left else None
+    step = s._step
+    assert drawn[0] * step == s.scales[0]
+    assert {scale * step for scale in drawn[1:]} == {s.scales[1]}
+    size = selection._lattice(1.0)[1]  # the sensitivity in steps, rounding included
+    factor = (1 if monotonic else 2) * positives
+    spent = Fraction(size) / Fraction(drawn[0]) + factor * Fraction(size) / Fraction(drawn[1])
+    assert 0.5 * (1 - 1e-9) < spent <= Fraction(1, 2)
 
 
 def test_a_sparse_vector_is_one_of_its_kind():
@@ -522,6 +587,44 @@ def test_every_point_is_a_float_inside_the_bounds(lower, width):
         assert lower <= j * step <= lower + width
 
 
+@pytest.mark.parametrize("step", [1, None])
+@pytest.mark.parametrize(("relation", "ranks"), [(AR, 0.75), (RO, 1.0)])
+def test_the_scale_of_a_quantile_grows_with_the_rows_of_a_person(relation, ranks, step, monkeypatch):
+    """Few points are drawn with coins, many in one go: both with 2 m Δ / ε, in units of 2**-24 of a rank."""
+    scales = []
+
+    def flip(utilities, *, scale, rng):
+        scales.append(scale)
+        return np.ones(len(utilities), dtype=bool)
+
+    def pick(utilities, lengths, scale, *_):
+        scales.append(scale)
+        return 0
+
+    monkeypatch.setattr(noise, "flip_coins", flip)
+    if step is None:
+        monkeypatch.setattr(noise, "_pick", pick)
+    arguments = {"q": 0.25, "bounds": (0, 10), "step": step, "epsilon": 0.5, "neighbors": relation}
+    for rows in (None, 1, 7):
+        exponential_quantile([1, 2, 3] * 9, **arguments, max_rows=rows)
+    expected = [2 * m * ranks / 0.5 * 2**24 for m in (1, 1, 7)]
+    assert scales == pytest.approx(expected, rel=1e-12)
+    assert all(Fraction(a) >= Fraction(b) for a, b in zip(scales, expected, strict=True))
+
+
+@pytest.mark.parametrize("step", [0.1, 0.01, 0.05, 0.3, 1e-3, 1 / 3, 1.1, 7e-5])
+def test_a_bound_that_is_meant_to_be_a_multiple_is_one(step):
+    for k in range(1, 600):
+        assert quantile_points(bounds=(0, k * step), step=step)[1:] == (0, k)
+        assert quantile_points(bounds=(-k * step, step), step=step)[1:] == (-k, 1)
+        decimal = float(Decimal(k) * Decimal(str(step)))
+        assert quantile_points(bounds=(0, decimal), step=step)[1:] == (0, k)
+        assert quantile_points(bounds=(0, (k + 0.99) * step), step=step)[1:] == (0, k)
+    for top in (0.3, 0.7, 1.9):
+        answer = exponential_quantile([top] * 99, q=1.0, bounds=(0, top), step=0.1, epsilon=1e3, neighbors=AR)
+        assert answer == top  # and never beyond it, as 3 * 0.1 would be
+
+
 # 4. Randomised response.
 
 
@@ -536,6 +639,16 @@ def test_response_words_are_private_exactly(eps, k):
     assert true <= mp.exp(eps) * other
     if eps < 40:  # and no more is given away than the rounding
         assert true / 2**64 == pytest.approx(math.exp(eps) / (math.exp(eps) + k - 1), abs=1e-12)
+
+
+@pytest.mark.parametrize(("eps", "k"), [(1e-9, 10**6 + 1), (1e-6, 10**7 + 1), (0.1, 3 * 2**30)])
+def test_answers_that_words_cannot_make_private_are_refused(eps, k):
+    """What is left over when 2**64 words are divided by k goes to the truth, and may be more than exp(ε) allows."""
+    with pytest.raises(ValueError, match=f"epsilon must be larger for {k} categories"):
+        response_probabilities(epsilon=eps, categories=k)
+    true, other = selection._response_words(10.0, k)
+    assert Fraction(true, other) <= Fraction(math.exp(10.0)) * (1 + Fraction(1, 2**50))
+    assert response_probabilities(epsilon=1e-30, categories=2**32)[0] == 2.0**-32  # nothing is left over
 
 
 def test_response_probabilities_known():
@@ -610,6 +723,24 @@ def test_keys_split_epsilon_and_delta(monkeypatch):
     assert seen[0][700] / 2**64 == pytest.approx(0.5800625857189882, abs=1e-10)
 
 
+@pytest.mark.parametrize(("eps", "groups"), [(1.0, 1), (3.0, 1), (2.0, 4), (1e-3, 2)])
+def test_keys_under_replace_one_have_half_of_epsilon_and_the_share_of_delta(eps, groups, monkeypatch):
+    """Replacing is removing and adding: (2 ε', δ' (1 + exp(ε'))), whatever each of the two steps costs."""
+    asked, real = [], selection._keep_words
+    monkeypatch.setattr(selection, "_keep_words", lambda *a: asked.append(a) or real(*a))
+    arguments = {"epsilon": eps, "delta": 1e-4, "neighbors": RO}
+    private_keys(["k"] * 5, **arguments, person=range(5), max_groups=groups)
+    ((each, delta, _),) = asked
+    step_eps, step_delta = groups * each, 1 - (1 - delta) ** groups
+    assert Fraction(2 * groups) * Fraction(each) <= Fraction(eps)
+    assert 2 * step_eps == pytest.approx(eps, rel=1e-12)
+    assert float(step_delta) * (1 + math.exp(step_eps)) == pytest.approx(1e-4, rel=1e-9)
+    mp = mpmath.mp.clone()
+    mp.prec = 200
+    exact = mp.mpf(step_delta.numerator) / step_delta.denominator
+    assert exact * (1 + mp.exp(mp.mpf(eps) / 2)) <= mp.mpf(1e-4)
+
+
 @settings(max_examples=60, deadline=None, derandomize=True, database=None)
 @given(st.floats(1e-3, 50.0), st.floats(1e-9, 0.9))
 def test_keep_words_are_private_exactly(eps, delta):
@@ -642,9 +773,112 @@ def test_keys_do_not_depend_on_the_order_of_rows_or_on_repetition():
     assert private_keys([], **arguments) == []
     same = private_keys(["a"] * 500, **arguments, person=["ann"] * 500, max_groups=1, rng=seeded())
     assert same == []  # 500 rows of one person are one person
-    one = selection._people(["a", "b", "c", "a"], ["ann", "ann", "ann", "bo"], 2)
-    assert one == {"a": 2, "b": 1}
+    _, counts = selection._people(["a", "b", "c", "a"], ["ann", "ann", "ann", "bo"], 2)
+    assert {key: count for (_, _, key), count in counts.items()} == {"'a'": 2, "'b'": 1}
     with pytest.raises(ValueError, match="keys and person must"):
         private_keys(["a"], **arguments, person=[1, 2], max_groups=1)
     with pytest.raises(ValueError, match="max_groups and person"):
         private_keys(["a"], **arguments, max_groups=1)
+
+
+ZONE = datetime.timezone(datetime.timedelta(hours=1))
+EQUAL = [
+    (1, 1.0, True),
+    (0.0, -0.0),
+    (Decimal("1.0"), Decimal("1.00")),
+    (
+        datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.timezone.utc),
+        datetime.datetime(2020, 1, 1, 13, tzinfo=ZONE),
+    ),
+    ((1, 2), (True, 2), (1.0, 2)),
+]
+
+
+@pytest.mark.parametrize("same", EQUAL)
+def test_one_row_does_not_decide_how_a_key_looks(same):
+    """Equal keys that look different: the first of them must not be what is shown of all."""
+    arguments = {"epsilon": 1.0, "delta": 1e-6, "neighbors": AR}
+    for first in same:
+        for many in same:
+            shown = private_keys([first] + [many] * 500, **arguments, rng=seeded())
+            assert [repr(key) for key in shown] == [repr(many)]
+    _, counts = selection._people(list(same), None, 1)
+    assert len(counts) == len(same)
+    _, counts = selection._people(list(same), ["ann"] * len(same), 1)
+    assert len(counts) == 1  # of one person only so many keys as declared, however they look
+
+
+def test_keys_of_numpy_are_those_of_python():
+    keys, _ = selection._people([np.int64(1), 1, np.float64(2.5), np.str_("a"), (np.int64(1),), (1,)], None, 1)
+    assert [repr(key) for key in keys.values()] == ["1", "2.5", "'a'", "(1,)"]
+    assert [type(key) for key in keys.values()] == [int, float, str, tuple]
+
+
+def test_keys_come_in_an_order_that_depends_on_them_alone():
+    keys = ["b", 10, 9, -1.5, True, 10**400, -(10**400), 0.0, -0.0, "a", (2, 1), Decimal(3)]
+    expected = [Decimal(3), True, -1.5, -0.0, 0.0, -(10**400), 9, 10, 10**400, "a", "b", (2, 1)]
+    arguments = {"epsilon": 30.0, "delta": 0.999, "neighbors": AR}
+    for seed in range(3):
+        rows = [keys[i] for i in seeded(seed).permutation(len(keys)) for _ in range(20)]
+        assert list(map(repr, private_keys(rows, **arguments))) == list(map(repr, expected))
+
+
+class Rude:
+    """A record that does all that it can to stop an analysis."""
+
+    def __init__(self, what):
+        self.what = what
+
+    def __hash__(self):
+        if self.what == "hash":
+            raise KeyError("hash")
+        return 1
+
+    def __eq__(self, other):
+        if self.what == "eq":
+            raise ZeroDivisionError("eq")
+        return self is other
+
+    def __repr__(self):
+        if self.what == "repr":
+            raise OSError("repr")
+        return "Rude()"
+
+
+def nested(depth):
+    key = ()
+    for _ in range(depth):
+        key = (key, 1)
+    return key
+
+
+@pytest.mark.parametrize(
+    "record",
+    [(10**5000,), 10**5000, nested(500), nested(100_000), Rude("hash"), Rude("eq"), Rude("repr")],
+    ids=["digits in a tuple", "digits", "nested", "deeply nested", "hash", "eq", "repr"],
+)
+def test_no_key_and_no_identifier_raises(record):
+    arguments = {"epsilon": 1.0, "delta": 1e-6, "neighbors": AR}
+    assert private_keys(["a"] * 500 + [record], **arguments) == ["a"]
+    people = [*range(500), record]
+    assert private_keys(["a"] * 501, **arguments, person=people, max_groups=1) == ["a"]
+    assert randomized_response([record], categories=["a", "b"], epsilon=1.0)[0] in ("a", "b")
+
+
+def test_rows_without_an_identifier_show_no_key():
+    """As one person's they would make room for each other's keys."""
+    for missing in (None, math.nan, (1, None)):
+        _, counts = selection._people(["a", "b", "a"], [missing, missing, "ann"], 1)
+        assert [(name[2], count) for name, count in counts.items()] == [("'a'", 1)]
+
+
+def test_a_large_epsilon_under_replace_one_still_shows_keys():
+    for eps in (40.0, 100.0, 1e6):
+        assert private_keys(["k"] * 100, epsilon=eps, delta=1e-6, neighbors=RO) == ["k"]
+
+
+def test_a_tuple_is_an_identifier_down_to_a_fixed_depth():
+    """And not down to where the interpreter happens to give up."""
+    for depth in range(1, 40):
+        (key,) = _validate.identifiers(person=[nested(depth)])
+        assert _validate.is_missing(key) == (depth >= _validate.DEEPEST)

@@ -478,15 +478,15 @@ def test_keep_rows(keys, most):
     people = [person(k) for k in keys]
     for v in set(people):
         kept = [bool(m) for m, p in zip(mask, people, strict=True) if p == v]
-        assert kept == [i < most for i in range(len(kept))]
+        assert kept == [v is not None and i < most for i in range(len(kept))]
         rest = s.keep_rows([k for k in keys if person(k) != v], max_rows=most)
         assert rest.tolist() == [bool(m) for m, p in zip(mask, people, strict=True) if p != v]
 
 
 @pytest.mark.parametrize(
     "keys",
-    [[7, 7, 8], ["x", "x", "y"], [math.nan, None, 1.0], pd.Series([4, 4, 5]), np.array([1, 1, 2]),
-     pd.Series(["x", "x", None]), pd.Series([None, None, 3], dtype="Int64")],
+    [[7, 7, 8], ["x", "x", "y"], [2, math.nan, 1.0], pd.Series([4, 4, 5]), np.array([1, 1, 2]),
+     pd.Series(["x", None, "y"]), pd.Series([1, None, 3], dtype="Int64"), np.array([1.0, math.nan, 2.0])],
 )  # fmt: skip
 def test_keep_rows_containers(keys):
     assert s.keep_rows(keys, max_rows=1).tolist() == [True, False, True]
@@ -497,9 +497,22 @@ def test_any_hashable_value_is_an_identifier(keys):
     assert s.keep_rows([*keys, *keys], max_rows=1).tolist() == [True, True, False, False]
 
 
-def test_rows_without_a_usable_identifier_count_as_one_person():
-    keys = [None, math.nan, np.float64(math.nan), pd.NA, pd.NaT, [1], {1}, {1: 2}, np.array([1, 2])]
-    assert s.keep_rows(keys, max_rows=2).tolist() == [True, True] + [False] * 7
+def test_rows_without_a_usable_identifier_are_dropped():
+    keys = [None, math.nan, np.float64(math.nan), pd.NA, pd.NaT, [1], {1}, {1: 2}, np.array([1, 2]), (1, None)]
+    assert not s.keep_rows(keys, max_rows=2).any()
+    assert s.keep_rows([*keys, "ann"], max_rows=2).tolist() == [False] * 10 + [True]
+    assert s.keep_rows(np.array([math.nan, 1.0, math.nan]), max_rows=1).tolist() == [False, True, False]
+
+
+def test_a_row_without_an_identifier_changes_nothing_for_others():
+    # As one person, the second of two rows without an id would be kept or not, as the first person is there or not.
+    for missing in (None, math.nan, ("ann", None)):
+        for ids in itertools.product([missing, "bo"], repeat=4):
+            kept = s.keep_rows(list(ids), max_rows=2)
+            for i in range(4):
+                if ids[i] is missing:
+                    others = s.keep_rows([*ids[:i], *ids[i + 1 :]], max_rows=2)
+                    assert others.tolist() == np.delete(kept, i).tolist()
 
 
 def test_bounding_before_merging_groups_does_not_bound():
@@ -516,9 +529,8 @@ def test_sensitivity_does_not_look_at_data():
 
 
 def test_keep_rows_of_tuples_with_missing_parts():
-    # Every NaN is an object of its own: compared as they are, no two of these ids would be one person.
-    ids = [(float("nan"), 1), (float("nan"), 1), (None, 1), (float("nan"), 2)]
-    assert s.keep_rows(ids, max_rows=1).tolist() == [True, False, False, True]
+    ids = [(float("nan"), 1), (float("nan"), 1), (None, 1), ((1, None), 2), (1, 2), (1, 2)]
+    assert s.keep_rows(ids, max_rows=1).tolist() == [False] * 4 + [True, False]
 
 
 def plain_clipped_sum(values, bounds):
