@@ -85,10 +85,14 @@ def mend(html: str, *, chinese_site: bool = False) -> str:
     html = html.replace(
         '<summary aria-label="Toggle hidden content">', "<summary>"
     )  # it hides the summary's own text
-    # viewcode puts blocks inside of <pre>.
+    # viewcode puts blocks inside of <pre>, those of methods inside of that of their class.
     html = re.sub(
-        r'<div class="viewcode-block"( id="[^"]*")>(.*?)</div>',
-        r'<span class="viewcode-block"\1>\2</span>',
+        r"<pre>.*?</pre>",
+        lambda m: (
+            m.group()
+            .replace('<div class="viewcode-block"', '<span class="viewcode-block"')
+            .replace("</div>", "</span>")
+        ),
         html,
         flags=re.S,
     )
