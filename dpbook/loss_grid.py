@@ -114,8 +114,10 @@ class Mixture:
             if self.direction == "replace":
                 if self.noise == "laplace":
                     size = np.abs(losses)
-                    ratio = np.expm1(size) * math.exp(_log_mix(q, -1 / s)) / q + math.expm1(-1 / s)
-                    return np.sign(losses) * (1 + s * np.log1p(ratio)) / 2
+                    away = _log_mix(q, -1 / s)
+                    ratio = np.expm1(size) * math.exp(away) / q + math.expm1(-1 / s)
+                    far = np.logaddexp(size + np.log(-np.expm1(-size)) + away - math.log(q), -1 / s)
+                    return np.sign(losses) * (1 + s * np.where(np.abs(ratio) < 0.5, np.log1p(ratio), far)) / 2
                 wide = np.abs(losses) / 2
                 log_g = np.log(np.sinh(wide)) + (math.log1p(-q) if q < 1 else -math.inf) + 1 / (2 * s * s) - math.log(q)
                 inverse = np.where(log_g > 300, log_g + math.log(2), np.arcsinh(np.exp(np.minimum(log_g, 300))))
@@ -180,8 +182,7 @@ class Mixture:
         p, q = self.weights
         up, down, own = (np.zeros(2 * cells) for _ in range(3))  # P - z Q and z' Q - P of half a cell, and z Q
         error, wrong_tail = np.zeros(2 * cells), np.zeros(2 * cells + 1)
-        grow = np.expm1(edges)
-        z = grow + 1
+        grow, z = np.expm1(edges), np.exp(edges)
         for c, wp, wq in zip(self.centers, p, q, strict=True):
             mass, off = self._masses(x, float(c))
             rise, fall = (wp - wq) - grow[:-1] * wq, (wq - wp) + grow[1:] * wq
@@ -349,7 +350,7 @@ class Atoms:
         biggest = max(abs(low), abs(high)) + 1
         exact = np.abs((np.array(self.losses) - first) / step - near) < 1e-9
         shift = float(np.max(np.where(exact, np.abs(np.array(self.losses) - first - near * step), 0.0)))
-        return Grid(first, step, upper, lower, self.infinite, self.infinite, upper * (16 * EPS), 0 * upper,
+        return Grid(first, step, upper, lower, self.infinite, self.infinite, upper * (EPS * (16 + 4 * biggest)), 0 * upper,
                     shift + 8 * EPS * biggest)  # fmt: skip
 
     def renyi(self, order: float, tail: float = 0.0) -> float:
