@@ -38,7 +38,7 @@ REFUSED = {
 }
 
 
-QUADRATURE = 1e-10  # relative error of the Rényi divergence, measured
+QUADRATURE = 5e-11  # relative error of the Rényi divergence, measured
 LEAST, MOST = 0.01, 1e6  # noise over sensitivity that the numerical path takes
 
 
@@ -273,8 +273,8 @@ class Accountant:
     def rdp(self, *, order: float) -> float:
         """Return the RDP of this real order above 1, rounded up.
 
-        Exact for Gaussian noise without sampling; else by quadrature, whose error is below 1e-10, relative, wherever it
-        was measured, and which that is added to. Where it would need too many points, an upper bound.
+        Exact for Gaussian noise without sampling; else by quadrature, whose error is below 5e-11, relative, wherever
+        it was measured; that is added. Where it would need too many points, an upper bound.
         """
         a = _validate.positive(order=order)
         if a <= 1:

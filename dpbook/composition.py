@@ -481,11 +481,11 @@ def amplify(
     neighbors : {"add_remove", "replace_one"}
         Neighbour relation.
     delta : float, optional
-        δ in [0, 1).
+        δ in [0, 1), under the relation of that ε.
     sampling : {"poisson", "fixed_size"}, optional
         "poisson" draws every record on its own; under replace-one it is counted as one removal and one addition, for
-        which ε and δ are those under add/remove. "fixed_size" draws without replacement, and only under replace-one: under
-        add/remove the size of the data would show. Shuffled batches are no sample; they have no bound here.
+        which ε and δ are those under add/remove. "fixed_size" draws without replacement, and only under replace-one:
+        under add/remove the size of the data would show. Shuffled batches are no sample; they have no bound here.
 
     Returns
     -------

@@ -340,7 +340,7 @@ class Atoms:
         floor = np.clip(np.floor(places), 0, cells - (1 if cells else 0)).astype(np.int64)
         part = (places - floor) * step  # how far above the grid point below
         mass = np.array(self.masses)
-        to_top = np.expm1(-part) / math.expm1(-step)
+        to_top = np.clip(np.expm1(-part) / math.expm1(-step), 0.0, 1.0)
         upper, lower = np.zeros(cells + 1), np.zeros(cells + 1)
         np.add.at(upper, floor, mass * (1 - to_top))
         np.add.at(upper, floor + 1, mass * to_top)
@@ -350,7 +350,8 @@ class Atoms:
         biggest = max(abs(low), abs(high)) + 1
         exact = np.abs((np.array(self.losses) - first) / step - near) < 1e-9
         shift = float(np.max(np.where(exact, np.abs(np.array(self.losses) - first - near * step), 0.0)))
-        return Grid(first, step, upper, lower, self.infinite, self.infinite, upper * (EPS * (16 + 4 * biggest)), 0 * upper,
+        error = upper * (EPS * (16 + 4 * biggest))  # masses that were made as exp(-loss) are off by so much
+        return Grid(first, step, upper, lower, self.infinite, self.infinite, error, 0 * upper,
                     shift + 8 * EPS * biggest)  # fmt: skip
 
     def renyi(self, order: float, tail: float = 0.0) -> float:

@@ -136,7 +136,9 @@ class Composed:
         u = np.asarray(epsilon - self.center, dtype=np.float64)
         sign = 1.0 if self.above else -1.0
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            gap = np.maximum(self.losses[np.minimum(at, len(self.losses) - 1)] - epsilon, 0.0)  # from ε to the first loss
+            gap = np.maximum(
+                self.losses[np.minimum(at, len(self.losses) - 1)] - epsilon, 0.0
+            )  # from ε to the first loss
             near, nearer = np.exp(-self.tilt * gap), np.exp(-(self.tilt + 1) * gap)
             a, b = near * self._a[at], nearer * self._b[at]
             noise = self._noise + near * self._rounding[at] + 8 * EPS * (1 + self.tilt * gap) * (np.abs(a) + np.abs(b))
