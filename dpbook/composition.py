@@ -119,12 +119,13 @@ def advanced_composition(*, epsilon: float, steps: int, slack: float, delta: flo
     15.9884
     """
     d = _validate.half_open_unit(delta=delta)
-    formula = drv_epsilon(epsilon=epsilon, steps=steps, slack=slack)
     eps, k = _validate.non_negative(epsilon=epsilon), _validate.integer(steps=steps)
+    s = _validate.open_unit(slack=slack)
+    formula = drv_epsilon(epsilon=eps, steps=k, slack=s)
     basic = round_up(Fraction(eps) * k)
     if basic <= formula:
         return Guarantee(basic, min(1.0, round_up(Fraction(d) * k)))
-    return Guarantee(formula, min(1.0, round_up(Fraction(d) * k + Fraction(slack))))
+    return Guarantee(formula, min(1.0, round_up(Fraction(d) * k + Fraction(s))))
 
 
 def drv_epsilon(*, epsilon: float, steps: int, slack: float) -> float:
@@ -240,14 +241,15 @@ def _points(eps: float, k: int) -> tuple[Any, Any]:
 
 
 def _curve(eps: float, k: int, total: Any) -> Any:
-    """Return δ at ε = total for k pure steps, in high precision."""
+    """Return δ at ε = total for k pure steps, in high precision; its last digits are rounded up, relative to P."""
     p, q = _points(eps, k)
     mp = precise()
     mp.dps = 60
     last = math.floor((k - total / eps) / 2) if eps > 0 else -1
     if last < 0:
         return mp.mpf(0)
-    return p[min(last, k)] - mp.exp(total) * q[min(last, k)]
+    i = min(last, k)
+    return max(p[i] * (1 + mp.mpf(10) ** -50) - mp.exp(total) * q[i], mp.mpf(0))
 
 
 def _optimal_delta(eps: float, k: int, d: float, total: float) -> float:
@@ -255,9 +257,14 @@ def _optimal_delta(eps: float, k: int, d: float, total: float) -> float:
     mp.dps = 60
     pure = mp.mpf(0)
     if Fraction(total) < Fraction(eps) * k:
-        pure = max(_curve(eps, k, mp.mpf(total)), mp.mpf(0)) + mp.mpf(10) ** -55
-    keep = (1 - mp.mpf(d)) ** k
-    return min(1.0, up(pure + (1 - keep) * (1 - pure)))
+        pure = _curve(eps, k, mp.mpf(total))
+    lost = _lost(mp, d, k)
+    return min(1.0, up(pure * (1 - lost) + lost))
+
+
+def _lost(mp: Any, d: float, k: int) -> Any:
+    """Return ``1 - (1 - d)**k`` with all digits, for a tiny d too."""
+    return -mp.expm1(k * mp.log1p(-mp.mpf(d)))
 
 
 def optimal_composition(*, epsilon: float, steps: int, total_delta: float, delta: float = 0.0) -> float:
@@ -296,13 +303,13 @@ def optimal_composition(*, epsilon: float, steps: int, total_delta: float, delta
     eps, k = _step(epsilon), _steps(steps)
     wish, d = _validate.half_open_unit(total_delta=total_delta), _validate.half_open_unit(delta=delta)
     mp = precise()
-    mp.dps = 60
-    keep = (1 - mp.mpf(d)) ** k
-    target = 1 - (1 - mp.mpf(wish)) / keep  # what is left for the pure part
-    if target < 0:
+    mp.dps = 120
+    lost = _lost(mp, d, k)
+    if abs(wish - lost) <= lost * mp.mpf(10) ** -40:  # too close for digits: exact, and nothing is left if not below
+        return math.inf if Fraction(wish) < 1 - (1 - Fraction(d)) ** k else round_up(Fraction(eps) * k)
+    if wish < lost:
         return math.inf
-    if target == 0:
-        return round_up(Fraction(eps) * k)
+    target = (wish - lost) / (1 - lost)  # what is left for the pure part
     p, q = _points(eps, k)
     mp.dps = 60
     # On the i-th piece, between losses (k - 2i - 2) ε and (k - 2i) ε, the curve is p_i - exp(ε) q_i.
@@ -315,7 +322,8 @@ def optimal_composition(*, epsilon: float, steps: int, total_delta: float, delta
             low = i + 1
     if p[low] <= target:
         return 0.0
-    return max(0.0, up(mp.log((p[low] - target) / q[low]) * (1 + mp.mpf(10) ** -40)))
+    found = up(mp.log((p[low] - target) / q[low]) * (1 + mp.mpf(10) ** -40))
+    return max(0.0, min(found, round_up(Fraction(eps) * k)))
 
 
 def heterogeneous_composition(*, epsilons: Any, slack: float, deltas: Any = 0.0) -> Guarantee:
@@ -466,17 +474,18 @@ def amplify(
     Parameters
     ----------
     epsilon : float
-        ε ≥ 0 of everything that is computed on this one sample, under the same relation.
+        ε ≥ 0 of everything that is computed on this one sample, under the same relation; but for Poisson samples under
+        replace-one it is the ε under add/remove.
     sampling_prob : float
         Probability in [0, 1] that a record is in the sample; for "fixed_size" the sample's share of the public n.
     neighbors : {"add_remove", "replace_one"}
         Neighbour relation.
     delta : float, optional
-        δ in [0, 1).
+        δ in [0, 1), under the relation of that ε.
     sampling : {"poisson", "fixed_size"}, optional
         "poisson" draws every record on its own; under replace-one it is counted as one removal and one addition, for
-        which ε is the one under add/remove. "fixed_size" draws without replacement, and only under replace-one: under
-        add/remove the size of the data would show. Shuffled batches are no sample; they have no bound here.
+        which ε and δ are those under add/remove. "fixed_size" draws without replacement, and only under replace-one:
+        under add/remove the size of the data would show. Shuffled batches are no sample; they have no bound here.
 
     Returns
     -------

@@ -100,11 +100,12 @@ class Mixture:
     def loss(self, x: FloatArray) -> FloatArray:
         """Log of the ratio of the densities at x."""
         with np.errstate(over="ignore"):
-            if self.noise == "laplace":
-                base = [-np.abs(x - c) / self.multiplier for c in self.centers]
-            else:
-                base = [c * (x - c / 2) / self.multiplier**2 for c in self.centers]
-            return _log_mixture(base, self.weights[0]) - _log_mixture(base, self.weights[1])
+            result = np.zeros_like(x)
+            for c, wp, wq in zip(self.centers[1:], self.weights[0][1:], self.weights[1][1:], strict=True):
+                ratio = np.abs(x) - np.abs(x - c) if self.noise == "laplace" else c * (x - c / 2) / self.multiplier
+                part = _log_mixed(self.sampling_prob, ratio / self.multiplier)  # with all digits, as for a small q
+                result = result + part if wp > 0 else result - part if wq > 0 else result
+            return result
 
     def _output(self, losses: FloatArray) -> FloatArray:
         """Return the x below which the loss is at most the given one (ends included); inverse of `loss`."""
@@ -113,8 +114,10 @@ class Mixture:
             if self.direction == "replace":
                 if self.noise == "laplace":
                     size = np.abs(losses)
-                    ratio = np.expm1(size) * math.exp(_log_mix(q, -1 / s)) / q + math.expm1(-1 / s)
-                    return np.sign(losses) * (1 + s * np.log1p(ratio)) / 2
+                    away = _log_mix(q, -1 / s)
+                    ratio = np.expm1(size) * math.exp(away) / q + math.expm1(-1 / s)
+                    far = np.logaddexp(size + np.log(-np.expm1(-size)) + away - math.log(q), -1 / s)
+                    return np.sign(losses) * (1 + s * np.where(np.abs(ratio) < 0.5, np.log1p(ratio), far)) / 2
                 wide = np.abs(losses) / 2
                 log_g = np.log(np.sinh(wide)) + (math.log1p(-q) if q < 1 else -math.inf) + 1 / (2 * s * s) - math.log(q)
                 inverse = np.where(log_g > 300, log_g + math.log(2), np.arcsinh(np.exp(np.minimum(log_g, 300))))
@@ -179,8 +182,7 @@ class Mixture:
         p, q = self.weights
         up, down, own = (np.zeros(2 * cells) for _ in range(3))  # P - z Q and z' Q - P of half a cell, and z Q
         error, wrong_tail = np.zeros(2 * cells), np.zeros(2 * cells + 1)
-        grow = np.expm1(edges)
-        z = grow + 1
+        grow, z = np.expm1(edges), np.exp(edges)
         for c, wp, wq in zip(self.centers, p, q, strict=True):
             mass, off = self._masses(x, float(c))
             rise, fall = (wp - wq) - grow[:-1] * wq, (wq - wp) + grow[1:] * wq
@@ -245,21 +247,28 @@ class Mixture:
     def renyi(self, order: float, tail: float = 0.0) -> float:
         """Return ``log E_Q[(P/Q)^order] / (order - 1)`` by quadrature that converges exponentially.
 
-        With `tail`, the integral stops where P has less than that beyond: no divergence, but what tilting needs.
+        With `tail`, the integral stops where P has less than that beyond: no divergence, but what tilting needs. Where
+        the quadrature would need too many points, the bound by joint convexity: that of the noise, mixed with 0.
         """
         s, a = self.multiplier, order
+        square = (4 if self.direction == "replace" else 1) / (2 * s * s)
         if self.noise == "gaussian" and self.sampling_prob == 1 and not tail:
-            return a * (4 if self.direction == "replace" else 1) / (2 * s * s)
+            return a * square
+        if self.noise == "laplace" and self.sampling_prob == 1 and self.direction != "replace" and a / s > 0.1:
+            grow, fall = math.log(a / (2 * a - 1)) + (a - 1) / s, math.log((a - 1) / (2 * a - 1)) - a / s
+            if grow > 1.0:
+                return float(np.logaddexp(grow, fall)) / (a - 1)
+            return math.log1p((a * math.expm1((a - 1) / s) + (a - 1) * math.expm1(-a / s)) / (2 * a - 1)) / (a - 1)
         if self.noise == "gaussian":
             width = 0.2 * min(s, s * s) if self.sampling_prob < 1 else 0.2 * s
             reach = 12.0 * s + 1.0
             first, last = (-reach, a + reach) if self.direction != "add" else (-a - reach, reach)
             if self.direction == "replace":
-                first, last = -a - reach, a + reach
+                first, last = -2 * a - reach, 2 * a + reach  # for q near 1 the largest terms are about 2a - 1
             if tail:
                 last = min(last, float(self.centers[self.weights[0] > 0].max()) - s * float(special.ndtri(tail)))
-            if (last - first) / width > LARGEST_GRID:  # no quadrature that could be trusted
-                return math.inf
+            if (last - first) / width > LARGEST_GRID:
+                return _log_mix(self.sampling_prob, (a - 1) * a * square) / (a - 1)
             x = np.arange(first, last + width, width)
             logs = [-(((x - c) / s) ** 2) / 2 for c in self.centers]
             logs = [v - math.log(s * math.sqrt(2 * math.pi)) for v in logs]
@@ -267,12 +276,11 @@ class Mixture:
             atoms: list[tuple[float, float]] = []
         else:
             left, right = sorted((float(self.centers.min()), float(self.centers.max())))
-            pieces = max(2, math.ceil((right - left) * a / (4 * s))) * int(right - left)
             nodes, w = np.polynomial.legendre.leggauss(24)
-            ends = np.linspace(left, right, pieces + 1)
-            wide = (right - left) / pieces / 2
+            ends = self._pieces(a, left, right)
+            wide = np.diff(ends)[:, None] / 2
             x = (ends[:-1, None] + wide * (1 + nodes)).ravel()
-            measure = np.log(np.tile(w * wide, pieces))
+            measure = np.log(w * wide).ravel()
             logs = [-np.abs(x - c) / s - math.log(2 * s) for c in self.centers]
             atoms = []
             q_w = self.weights[1]
@@ -283,13 +291,26 @@ class Mixture:
         log_q = _log_mixture(logs, self.weights[1])
         log_mass = np.concatenate([log_q + measure, [m for _, m in atoms]])
         losses = np.concatenate([loss, [v for v, _ in atoms]])
-        # E_Q[r^a] - 1 = E_Q[r^a - 1 - a (r - 1)], whose terms are all >= 0: nothing cancels.
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            power = a * losses
-            near = np.expm1(np.minimum(power, 30.0)) - a * np.expm1(np.minimum(losses, 30.0))
-            term = np.where(power < 30.0, np.log(np.maximum(near, 0.0)), power)
-            total = _log_sum(term + log_mass)
-        return float(np.logaddexp(0.0, total)) / (a - 1)
+        return float(np.logaddexp(0.0, _log_sum(_log_excess(a, losses) + log_mass))) / (a - 1)
+
+    def _pieces(self, a: float, left: float, right: float) -> FloatArray:
+        """Return the ends of pieces on which the integrand changes little, or is below exp(-50) of the whole."""
+        ends = np.linspace(left, right, 64 * int(right - left) + 1)
+        for _ in range(40):
+            middle = (ends[:-1] + ends[1:]) / 2
+            values = []
+            for x in (ends, middle):
+                q = -np.abs(x[:, None] - self.centers) / self.multiplier + np.log(np.maximum(self.weights[1], 1e-300))
+                values.append(np.logaddexp.reduce(q, axis=1) + np.maximum(a * self.loss(x), 0.0))
+            at, mid = values
+            one, two = mid - at[:-1], at[1:] - mid
+            change = np.maximum(np.abs(one), np.abs(two))
+            most = np.maximum(np.maximum(at[:-1], at[1:]), mid) + change
+            split = (change > 4.0) & (most > max(at.max(), mid.max()) - 50.0)
+            if not split.any() or len(ends) > 2**14:
+                break
+            ends = np.sort(np.concatenate([ends, middle[split]]))
+        return ends
 
 
 @dataclass(frozen=True)
@@ -319,7 +340,7 @@ class Atoms:
         floor = np.clip(np.floor(places), 0, cells - (1 if cells else 0)).astype(np.int64)
         part = (places - floor) * step  # how far above the grid point below
         mass = np.array(self.masses)
-        to_top = np.expm1(-part) / math.expm1(-step)
+        to_top = np.clip(np.expm1(-part) / math.expm1(-step), 0.0, 1.0)
         upper, lower = np.zeros(cells + 1), np.zeros(cells + 1)
         np.add.at(upper, floor, mass * (1 - to_top))
         np.add.at(upper, floor + 1, mass * to_top)
@@ -329,16 +350,22 @@ class Atoms:
         biggest = max(abs(low), abs(high)) + 1
         exact = np.abs((np.array(self.losses) - first) / step - near) < 1e-9
         shift = float(np.max(np.where(exact, np.abs(np.array(self.losses) - first - near * step), 0.0)))
-        return Grid(first, step, upper, lower, self.infinite, self.infinite, upper * (16 * EPS), 0 * upper,
+        error = upper * (EPS * (16 + 4 * biggest))  # masses that were made as exp(-loss) are off by so much
+        return Grid(first, step, upper, lower, self.infinite, self.infinite, error, 0 * upper,
                     shift + 8 * EPS * biggest)  # fmt: skip
 
     def renyi(self, order: float, tail: float = 0.0) -> float:
         """Return ``log E_Q[(P/Q)^order] / (order - 1)``; no tail is left out."""
         if self.infinite:
             return math.inf
+        p, losses = np.array(self.masses), np.array(self.losses)
         with np.errstate(divide="ignore"):
-            logs = np.log(np.array(self.masses)) + np.array(self.losses) * (order - 1)
-        return max(0.0, _log_sum(logs) / (order - 1))
+            logs = np.log(p) + losses * (order - 1)
+        total = _log_sum(logs)
+        if total < 0.1 and abs(math.fsum(p) - 1) < 1e-12 and abs(math.fsum(p * np.exp(-losses)) - 1) < 1e-12:
+            with np.errstate(divide="ignore"):  # small: the sum minus 1, without its cancelling
+                total = float(np.log1p(np.exp(_log_sum(_log_excess(order, losses) + np.log(p) - losses))))
+        return max(0.0, total / (order - 1))
 
 
 Pair = Mixture | Atoms
@@ -346,7 +373,41 @@ Pair = Mixture | Atoms
 
 def _log_mix(q: float, u: float) -> float:
     """Return ``log(1 - q + q exp(u))``."""
-    return math.log1p(q * math.expm1(u)) if u < 30 else u + math.log(q) + math.log1p((1 - q) / q * math.exp(-u))
+    if q == 1.0:
+        return u
+    if -1e-3 < u < 1.0 or (q < 0.5 and u < 30):
+        return math.log1p(q * math.expm1(u))
+    return float(np.logaddexp(math.log1p(-q), math.log(q) + u))
+
+
+def _log_mixed(q: float, u: FloatArray) -> FloatArray:
+    """Return ``log(1 - q + q exp(u))`` of an array."""
+    if q == 1.0:
+        return u
+    near = ((u > -1e-3) & (u < 1.0)) | ((q < 0.5) & (u < 30))
+    far = np.logaddexp(math.log1p(-q), math.log(q) + u)
+    return np.where(near, np.log1p(q * np.expm1(np.where(near, u, 0.0))), far)
+
+
+def _log_excess(a: float, losses: FloatArray) -> FloatArray:
+    """Return ``log(r^a - 1 - a (r - 1))`` for r = exp(loss): never negative inside, and nothing cancels.
+
+    With ``E_Q[r] = 1`` its mean is ``E_Q[r^a] - 1``.
+    """
+    power = a * losses
+    small = np.where(np.abs(power) < 0.02, losses, 0.0)
+    # a (a - 1) l^2 / 2 (1 + (a + 1) l / 3 + (a^2 + a + 1) l^2 / 12 + ...)
+    series, term, poly = np.ones_like(losses), np.ones_like(losses), 1.0
+    for k in range(3, 9):
+        term = term * small / k
+        poly = poly * a + 1.0
+        series = series + term * poly
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        cut = np.minimum(losses, 600.0)
+        near = np.exp(cut) * np.expm1(np.minimum((a - 1) * cut, 650.0)) - (a - 1) * np.expm1(cut)
+        logs = np.where(power < 600.0, np.log(np.maximum(near, 0.0)), power)
+        by_series = np.log(a * (a - 1) / 2) + 2 * np.log(np.abs(losses)) + np.log(series)
+    return np.where(np.abs(power) < 0.02, by_series, logs)
 
 
 def _log_sum(logs: FloatArray) -> float:

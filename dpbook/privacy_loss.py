@@ -7,18 +7,23 @@ What is proven, and what is only measured:
    weights ≥ 0. Total mass 1 is not needed. So the measures of `dpbook.loss_grid` bound the composition on both sides.
 2. *Composition* is one FFT power of the measure tilted by ``exp(t · loss)``, so that small δ keep their relative
    accuracy. What wraps around the window is bounded by Chernoff's inequality, evaluated on the measure itself.
-3. *Rounding* is bounded and moved to the safe side: Higham (2002, Thm. 24.2) for the FFT, proven for the radix-2
-   algorithm and taken for the one of SciPy; `ndtr` as in `dpbook.loss_grid`.
+3. *Rounding* is bounded and moved to the safe side; the sums over the composed measure by their worst case. Not proven
+   but measured, or taken from elsewhere, are: the constant of SciPy's FFT (Higham, 2002, Thm. 24.2, proves it for the
+   radix-2 algorithm), `exp`, `log` and their like in NumPy (a few units of the last place), and `ndtr` as in
+   `dpbook.loss_grid`. The quadrature of Rényi divergences is measured as well; it chooses the tilt, for which any value
+   is valid, and it bounds δ only below exp(-650).
 """
 
 import functools
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import fft
+from scipy import fft, signal
 
+from dpbook._exact import precise, round_up, up
 from dpbook.loss_grid import EPS, LARGEST_GRID, Atoms, Grid, Mixture, Pair
 
 LARGEST_FFT = 2**21
@@ -34,11 +39,8 @@ class Composed:
         self.tilt, self.above = tilt, above
         h = self.step = grids[0].step
         self.shift = sum(n * g.shift for g, n in zip(grids, steps, strict=True))
-        log_finite = sum(
-            n * math.log1p(-(g.upper_infinite if above else g.lower_infinite))
-            for g, n in zip(grids, steps, strict=True)
-        )
-        self.infinite = -math.expm1(log_finite)
+        runs = [(g.upper_infinite if above else g.lower_infinite, n) for g, n in zip(grids, steps, strict=True)]
+        self.infinite = lost(runs)[1 if above else 0]
         tilted, log_mass, wrong, base, mean, var, excess = [], 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         for g, n in zip(grids, steps, strict=True):
             p, at = (g.upper if above else g.lower), g.losses
@@ -51,9 +53,12 @@ class Composed:
             log_norm = top + math.log(norm)
             log_mass += n * log_norm
             # A curve that is off by c at a point is within the curve of a mass c (1 + t) (1 + 1/t)^t or less, tilted.
-            spread = math.e * (1 + tilt) * math.exp(4 * h * (1 + tilt))
-            with np.errstate(over="ignore"):
-                off = float((g.error + spread * g.curve_error) @ np.exp(tilt * (at + h) - log_norm))
+            spread = math.e * (1 + tilt) * math.exp(min(4 * h * (1 + tilt), 700.0))
+            unsure = g.error + spread * g.curve_error
+            with np.errstate(over="ignore", divide="ignore"):
+                off = float(np.sum(np.exp(np.log(unsure) + tilt * (at + h) - log_norm)))
+            if g.curve_error.any() and 4 * h * (1 + tilt) > 700:
+                off = math.inf
             if not above:  # the error counts against the true measure, which the upper one bounds
                 logs_up = np.log(g.upper[g.upper > 0]) + tilt * at[g.upper > 0]
                 peak = float(logs_up.max())
@@ -68,6 +73,7 @@ class Composed:
         widest = [sum(n * float(abs(far[end])) for _, _, far, n, _ in tilted) + h for end in (0, -1)]
         tails = [self._tail(tilted, sign, max(var, h * h)) for sign in (-1.0, 1.0)]
         below, beyond = (min((m - LOG_OUTSIDE) / s, wide) for (s, m), wide in zip(tails, widest, strict=True))
+        self.needed = (below + beyond) / h  # beyond the largest transform the window is cut, and `outside` grows
         size = fft.next_fast_len(int(min((below + beyond) / h, LARGEST_FFT)) + 8, real=True)
         start = math.floor((mean - below - base) / h) - 1
         self.losses = base + h * (start + np.arange(size))
@@ -96,15 +102,15 @@ class Composed:
         self._kernel = math.exp(t * math.log(t / (1 + t))) / (1 + t)  # the largest value of exp(-tu) (1 - exp(-u))
         l2_kernel = math.sqrt(1 / (2 * t * (2 * t + 1) * (t + 1) * h) + self._kernel**2)
         l2_kernel = min(l2_kernel, self._kernel * math.sqrt(size))
-        self._noise = (
-            self._kernel * (outside + math.expm1(min(wrong, 300.0)) * math.exp(min(excess, 300.0))) + l2_kernel * l2
-        )
-        far = self.losses - mean
-        with np.errstate(over="ignore", under="ignore"):
-            weight = composed * np.exp(np.clip(-t * far, -700, 700))
-            self._a = np.append(np.cumsum(weight[::-1])[::-1], 0.0)
-            self._b = np.append(np.cumsum((weight * np.exp(-far))[::-1])[::-1], 0.0)
-        self._rounding = 4 * EPS * math.sqrt(size) * 8
+        rounding = math.expm1(wrong) * math.exp(excess) if wrong + excess < 600 else math.inf
+        self._noise = self._kernel * (outside + rounding) + l2_kernel * l2
+        # Sums of composed * exp(-t (loss - own loss)), and with t + 1: no term overflows, wherever the mean may be. A
+        # term k cells away went through k products and sums, which the third sum counts.
+        self._a = np.append(_discounted(composed, t * h), 0.0)
+        self._b = np.append(_discounted(composed, (t + 1) * h), 0.0)
+        passes = _discounted(_discounted(np.abs(composed), t * h), t * h)
+        self._rounding = np.append(passes, 0.0) * (EPS * (16 + 2 * (t + 1) * h))
+        self._relative = EPS * (16 + 2 * abs(log_mass) + 2 * abs(t * mean))  # of the scale
 
     @staticmethod
     def _tail(tilted: list[Any], sign: float, var: float) -> tuple[float, float]:
@@ -132,11 +138,17 @@ class Composed:
     def _bound(self, epsilon: Any, at: Any) -> Any:
         """Return the certified δ at losses ε, given the index of the first grid loss above."""
         u = np.asarray(epsilon - self.center, dtype=np.float64)
+        sign = 1.0 if self.above else -1.0
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            a, b = self._a[at], np.exp(u) * self._b[at]
-            noise = self._noise * np.exp(np.clip(-self.tilt * u, -700, 700)) + self._rounding * (np.abs(a) + np.abs(b))
-            value = (a - b) + (noise if self.above else -noise)
-            delta = self.infinite + np.exp(min(self._scale, 700.0)) * value
+            first = self.losses[np.minimum(at, len(self.losses) - 1)]  # the first loss above ε
+            gap = np.maximum(first - epsilon, 0.0)
+            near, nearer = np.exp(-self.tilt * gap), np.exp(-(self.tilt + 1) * gap)
+            a, b = near * self._a[at], nearer * self._b[at]
+            noise = self._noise + near * self._rounding[at] + 8 * EPS * (1 + self.tilt * gap) * (np.abs(a) + np.abs(b))
+            value = (a - b) + sign * noise
+            value = value + sign * np.abs(value) * (self._relative + 4 * EPS * np.abs(self.tilt * u))
+            delta = (self.infinite + np.exp(self._scale - self.tilt * u) * value) * (1 + sign * 4 * EPS)
+        delta = np.where(np.isnan(delta), 1.0 if self.above else self.infinite, delta)  # no bound
         return np.clip(delta, self.infinite, 1.0)
 
     def delta(self, epsilon: Any) -> Any:
@@ -171,6 +183,30 @@ class Composed:
         return max(0.0, high + self.shift) if self.above else max(0.0, low - self.shift)
 
 
+def lost(runs: list[tuple[float, int]]) -> tuple[float, float]:
+    """Return ``1 - Π (1 - δ)^n`` as the float64 below and the one above, which are the same where it is a float64."""
+    runs = [(d, n) for d, n in runs if d > 0]
+    if not runs:
+        return 0.0, 0.0
+    if max(d for d, _ in runs) >= 1.0:
+        return 1.0, 1.0
+    if sum(n for _, n in runs) <= 200:
+        keep = Fraction(1)
+        for d, n in runs:
+            keep *= (1 - Fraction(d)) ** n
+        high = round_up(1 - keep)
+        return (high if Fraction(high) == 1 - keep else math.nextafter(high, 0.0)), high
+    mp = precise()
+    mp.dps = 60
+    value = -mp.expm1(mp.fsum(n * mp.log1p(-mp.mpf(d)) for d, n in runs))
+    return math.nextafter(float(value), 0.0), min(1.0, up(value))
+
+
+def _discounted(values: Any, rate: float) -> Any:
+    """Return ``sum over k >= 0 of values[i + k] exp(-rate k)`` for every i."""
+    return signal.lfilter([1.0], [1.0, -math.exp(-rate)], values[::-1])[::-1]
+
+
 def _power(spectrum: Any, n: int) -> Any:
     """Return the spectrum to the n-th power; what is below exp(-42) of the whole is set to 0."""
     if n == 1:
@@ -203,11 +239,11 @@ class PrivacyLoss:
     def largest(self) -> float:
         return sum(n * pair.range[1] for pair, n in zip(self.pairs, self.steps, strict=True))
 
-    @property
-    def _infinite(self) -> float:
-        """What P has where Q has nothing, after all steps."""
+    @functools.cached_property
+    def _infinite(self) -> tuple[float, float]:
+        """What P has where Q has nothing, after all steps: the float64 below and above."""
         runs = zip(self.pairs, self.steps, strict=True)
-        return -math.expm1(sum(n * math.log1p(-p.infinite) for p, n in runs if isinstance(p, Atoms)))
+        return lost([(p.infinite, n) for p, n in runs if isinstance(p, Atoms)])
 
     def log_moment(self, t: float, tail: float = 0.0) -> float:
         return sum(n * t * pair.renyi(1 + t, tail) for pair, n in zip(self.pairs, self.steps, strict=True))
@@ -227,6 +263,8 @@ class PrivacyLoss:
         while (best := min(points, key=lambda v: points[v])) in (min(points), max(points)) and -6 < best < 15:
             v = best + (1.0 if best == max(points) else -1.0)
             points[v] = cost(2.0**v)
+            if points[v] < points[best] < points[v] + 0.01 * abs(points[v]):  # hardly better
+                break
         for width in (0.5, 0.25):
             for v in (best - width, best + width):
                 points[v] = cost(2.0**v)
@@ -246,7 +284,7 @@ class PrivacyLoss:
         ends = [p.reach(tail, left) if isinstance(p, Mixture) else p.range for p in self.pairs]
         return max(max(high - low for low, high in ends), 1e-12)
 
-    def _solve(self, cost: Any, scale: Any, tail: float, gap: float, answer: Any, lower: bool) -> Bounds:
+    def _solve(self, cost: Any, scale: Any, tail: float, gap: float, answer: Any, lower: bool, most: float) -> Bounds:
         best, least = self._tilt(cost)
         tilt = best
         while tilt > 0.1 and scale(tilt / 1.3) * (cost(tilt / 1.3) - least) < 3.0:
@@ -256,17 +294,22 @@ class PrivacyLoss:
         step = math.sqrt(5 * gap / ((best + 1) * total))
         widest = self._widest(tail, left)
         step = max(min(step, widest / 64), widest / LARGEST_GRID)
-        best_low, best_high = 0.0, math.inf
+        best_low, best_high = 0.0, most
         smallest = widest / LARGEST_GRID
         for _ in range(ROUNDS):
-            grids = self._grids(step, tail, left)
-            above = Composed(grids, list(self.steps), tilt, above=True)
+            for _ in range(4):
+                grids = self._grids(step, tail, left)
+                above = Composed(grids, list(self.steps), tilt, above=True)
+                if above.needed < LARGEST_FFT:
+                    break
+                smallest = step = max(step, grids[0].step) * 1.1 * above.needed / LARGEST_FFT
             high, wish = answer(above)
             best_high = min(best_high, high)
             if not lower:
                 return Bounds(0.0, float(best_high))
-            low, _ = answer(Composed(grids, list(self.steps), tilt, above=False))
-            best_low = max(best_low, low)
+            if all((g.lower > 0).any() for g in grids):
+                low, _ = answer(Composed(grids, list(self.steps), tilt, above=False))
+                best_low = max(best_low, low)
             missing = best_high - best_low
             if missing <= wish or grids[0].step <= smallest * 1.01:
                 break
@@ -276,12 +319,13 @@ class PrivacyLoss:
 
     def epsilon(self, delta: float, gap: float = 1e-3, *, lower: bool = True) -> Bounds:
         """Return certified bounds of ε at δ, apart by at most `gap` times the upper one where the limits allow it."""
-        infinite = self._infinite
-        if delta < infinite * (1 - 1e-13) or (delta == 0.0 and self.largest == math.inf):
+        least, infinite = self._infinite
+        if delta < least or (delta == 0.0 and self.largest == math.inf):
             return Bounds(math.inf, math.inf)
-        if delta <= infinite * (1 + 1e-13):
+        if delta <= infinite:  # at the infinite mass exactly, or too close to say
             exact = self.largest
-            return Bounds(exact * (1 - 1e-12) if delta >= infinite or not infinite else math.inf, exact * (1 + 1e-12))
+            return Bounds(exact * (1 - 1e-12) if delta == least else 0.0,
+                          exact * (1 + 1e-12) if delta == infinite else math.inf)  # fmt: skip
         rest = self._without_infinite()
         log_delta = math.log(delta - infinite)
 
@@ -295,15 +339,15 @@ class PrivacyLoss:
             value = composed.epsilon(delta)
             return value, gap * max(value, SMALL)
 
-        low, high = self._solve(cost, lambda t: t, tail, gap * estimate, answer, lower)
+        low, high = self._solve(cost, lambda t: t, tail, gap * estimate, answer, lower, math.inf)
         return Bounds(min(low, self.largest), min(high, self.largest * (1 + 1e-12) if self.largest > 0 else 0.0))
 
     def delta(self, epsilon: float, gap: float = 1e-3, *, lower: bool = True) -> Bounds:
         """Return certified bounds of δ at ε, apart by at most `gap` times the upper one where the limits allow it."""
         rest = self._without_infinite()
-        infinite = self._infinite
+        least, infinite = self._infinite
         if epsilon >= self.largest * (1 + 1e-12):
-            return Bounds(infinite, infinite)
+            return Bounds(least, infinite)
 
         def cost(t: float) -> float:
             return rest.log_moment(t, tail) - t * epsilon + _log_c(t)
@@ -311,7 +355,7 @@ class PrivacyLoss:
         tail = 0.0
         _, log_estimate = self._tilt(cost)
         if log_estimate < -650:
-            return Bounds(infinite, infinite + math.exp(max(log_estimate, -744.0)))
+            return Bounds(least, math.nextafter(infinite + math.exp(max(log_estimate + 1, -744.0)), 1.0))
         tail = min(1e-10, max(1e-300, 1e-9 * math.exp(min(0.0, log_estimate)) / sum(self.steps)))
         tilt, _ = self._tilt(cost)
 
@@ -319,7 +363,7 @@ class PrivacyLoss:
             value = float(composed.delta(epsilon))
             return value, gap * max(value, 1e-300)
 
-        return self._solve(cost, lambda t: 1.0, tail, gap / (tilt + 1), answer, lower)
+        return self._solve(cost, lambda t: 1.0, tail, gap / (tilt + 1), answer, lower, 1.0)
 
     def curve(self, epsilons: Any) -> Any:
         """Return upper bounds of δ at an array of ε, from one composition."""

@@ -7,12 +7,14 @@ gives a valid (ε, δ), so the orders here are searched among all real numbers a
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 from scipy import optimize
 
 from dpbook import _validate
+from dpbook._exact import round_up
 
 SAFE = 1 + 1e-13  # covers the last digits of the few float64 operations below
 
@@ -256,7 +258,7 @@ def pure_zcdp(*, epsilon: float) -> float:
     Returns
     -------
     float
-        ρ, rounded up.
+        ρ, exact and rounded up; `inf` where it leaves float64.
 
     Raises
     ------
@@ -273,7 +275,7 @@ def pure_zcdp(*, epsilon: float) -> float:
     0.005
     """
     eps = _validate.non_negative(epsilon=epsilon)
-    return min(eps * eps / 2 * SAFE, 1.7e308)
+    return round_up(Fraction(eps) ** 2 / 2)
 
 
 def gaussian_zcdp(*, sigma: float, sensitivity: float) -> float:
@@ -309,4 +311,4 @@ def gaussian_zcdp(*, sigma: float, sensitivity: float) -> float:
     ratio = size / s
     if ratio > 1e150:
         raise ValueError(f"sigma must be above sensitivity / 1e150, got {sigma} for {sensitivity=}")
-    return max(ratio * ratio / 2 * SAFE, math.ulp(0.0)) if size else 0.0
+    return round_up((Fraction(size) / Fraction(s)) ** 2 / 2)

@@ -77,8 +77,19 @@ class TradeOff:
         """Return the largest share of right guesses among the people whom an attack names, members a priori `prior`."""
         p = _validate.open_unit(prior=prior)
         x = _validate.open_unit(false_positive_rate=false_positive_rate)
-        power = 1 - float(self.false_negative_rate(x))
+        power = self._power(x)
         return min(1.0, p * power / (p * power + (1 - p) * x) * (1 + SLACK))
+
+    def _power(self, x: float) -> float:
+        """Return the largest true positive rate at this false positive rate: not as 1 - FNR, which loses small ones."""
+        if self.mu is not None:
+            power = float(special.ndtr(special.ndtri(x) + self.mu)) if self.mu < 1e6 else 1.0
+            return min(1.0, power * (1 + SLACK * (1 + self.mu**2 + abs(float(special.ndtri(x))) ** 2)))
+        lines = (
+            min(d + math.exp(eps) * x, 1 - math.exp(-eps) * (1 - d - x)) if eps < 700 else 1.0
+            for eps, d in zip(self.epsilons, self.deltas, strict=True)
+        )
+        return min(1.0, min(lines) * (1 + SLACK))
 
     def bayes_error(self, *, prior: float) -> float:
         """Return the least probability of a wrong guess when the person is in the data with probability `prior`."""

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -28,7 +29,7 @@ from dpbook.accounting import (
 )
 from dpbook.composition import optimal_composition, optimal_delta
 from dpbook.loss_grid import EPS, Atoms, Mixture
-from dpbook.privacy_loss import PrivacyLoss
+from dpbook.privacy_loss import Composed, PrivacyLoss
 
 SET = settings(derandomize=True, database=None, deadline=None, max_examples=25)
 MP = mpmath.MPContext()
@@ -617,3 +618,290 @@ def test_atoms_off_the_grid_are_bounded_too():
 
 def test_the_cache_is_bounded():
     assert accounting._epsilon_bounds.cache_info().maxsize == 256
+
+
+# --- the edges of the range, and the terms for errors ----------------------------------------------------------------
+
+
+def lap(scale, q, steps, neighbors="add_remove"):
+    return run(SubsampledLaplace(noise_multiplier=scale, sampling_prob=q), steps, neighbors)
+
+
+@pytest.mark.parametrize(
+    ("q", "sigma", "order", "exact"),
+    [(0.99, 20.0, 500.0, 2.391587145653652), (1 - 1e-12, 10.0, 200.0, 4.0), (0.9, 50.0, 2000.0, 1.2327050213486688)],
+)
+def test_rdp_under_replace_one_takes_the_whole_integral(q, sigma, order, exact):
+    """By mpmath's quadrature: for q near 1 the integrand is largest about 2a - 1."""
+    assert sgd(sigma, q, 1, "replace_one").rdp(order=order) == pytest.approx(exact, rel=3e-10)
+
+
+def test_rdp_is_never_below_the_certified_lower_bound():
+    for q, sigma in ((0.99, 20.0), (0.999, 50.0), (1 - 1e-9, 50.0)):
+        account = sgd(sigma, q, 1, "replace_one")
+        assert account.rdp_epsilon(delta=1e-300) >= account.epsilon_bounds(delta=1e-300)[0] > 1.0
+
+
+@pytest.mark.parametrize(("q", "sigma"), [(1e-12, 1.0), (1e-9, 1.0), (1e-6, 1.0), (1e-4, 1e4), (0.01, 1e6), (0.5, 1e6)])
+def test_rdp_of_a_tiny_cost_has_all_its_digits(q, sigma):
+    exact = MP.log1p(MP.mpf(q) ** 2 * MP.expm1(1 / MP.mpf(sigma) ** 2))
+    found = sgd(sigma, q, 1).rdp(order=2.0)
+    assert exact <= found <= exact * (1 + MP.mpf("2e-10"))
+
+
+@pytest.mark.parametrize("epsilon", [1e-9, 1e-7, 1e-5, 1e-3, 1.0, 30.0])
+@pytest.mark.parametrize("order", [1.0 + 2**-20, 2.0, 9.5, 400.0])
+def test_rdp_of_pure_releases(epsilon, order):
+    e, a = MP.mpf(epsilon), MP.mpf(order)
+    exact = MP.log((MP.exp(a * e) + MP.exp((1 - a) * e)) / (1 + MP.exp(e))) / (a - 1)
+    assert exact <= run(ApproximateDP(epsilon=epsilon)).rdp(order=order) <= exact * (1 + MP.mpf("2e-10"))
+    exact = MP.log(a / (2 * a - 1) * MP.exp((a - 1) * e) + (a - 1) / (2 * a - 1) * MP.exp(-a * e)) / (a - 1)
+    assert exact <= run(Laplace(scale=min(1 / epsilon, 1e6))).rdp(order=order) or epsilon < 1e-6
+
+
+def test_rdp_where_no_quadrature_is_possible_is_an_upper_bound():
+    order, terms = 11, []
+    for k in range(order + 1):
+        terms.append(MP.binomial(order, k) * MP.mpf(0.5) ** order * MP.exp(k * (k - 1) / (2 * MP.mpf("1e-4"))))
+    exact = MP.log(MP.fsum(terms)) / (order - 1)
+    found = sgd(0.01, 0.5, 1).rdp(order=11.0)
+    assert exact <= found <= exact * (1 + MP.mpf("1e-4"))
+
+
+@pytest.mark.parametrize("q", [0.3, 0.999, 1 - 1e-12, 1.0])
+@pytest.mark.parametrize("scale", [0.01, 0.0267, 0.3, 20.0])
+def test_the_largest_loss_of_laplace_noise_is_not_rounded_down(scale, q):
+    u, p = 1 / MP.mpf(scale), MP.mpf(q)
+    assert lap(scale, q, 1).epsilon(delta=0.0) >= MP.log(1 - p + p * MP.exp(u)) * (1 - MP.mpf(2) ** -60)
+    exact = MP.log((1 - p + p * MP.exp(u)) / (1 - p + p * MP.exp(-u)))
+    found = lap(scale, q, 1, "replace_one").epsilon(delta=0.0)
+    assert exact * (1 - MP.mpf(2) ** -60) <= found <= exact * (1 + MP.mpf("1e-11"))
+
+
+def test_infinite_loss_is_exact():
+    """Of an (ε, δ)-DP release, in exact fractions: at large ε, and where a δ just below has no ε at all."""
+    assert run(ApproximateDP(epsilon=1.0, delta=0.1)).epsilon(delta=math.nextafter(0.1, 0.0)) == math.inf
+    assert run(ApproximateDP(epsilon=1.0, delta=0.1)).epsilon_bounds(delta=0.1) == pytest.approx((1.0, 1.0))
+    rng = np.random.default_rng(5)
+    for steps in (1, 2, 3, 10, 500):
+        for _ in range(30):
+            delta = float(rng.random() * 10 ** -rng.uniform(0, 12))
+            exact = 1 - (1 - Fraction(delta)) ** steps
+            account = run(ApproximateDP(epsilon=1.0, delta=delta), steps)
+            lower, upper = account.delta_bounds(epsilon=steps + 1.0)
+            assert Fraction(lower) <= exact <= Fraction(upper) <= Fraction(lower) * (1 + Fraction(1, 2**50))
+            below = math.nextafter(lower, 0.0) if Fraction(lower) == exact else lower
+            assert account.epsilon(delta=below) == math.inf
+
+
+@pytest.mark.parametrize("sigma", [0.05, 1.0, 30.0, 2000.0])
+@pytest.mark.parametrize("steps", [1, 3, 12345])
+def test_gaussian_bounds_enclose_the_closed_form(sigma, steps):
+    """In 100 digits: at large ε, and at a δ close to δ(0), where ε depends on the last digits of μ."""
+    mp = mpmath.MPContext()
+    mp.dps = 100
+    mu = mp.sqrt(steps) / mp.mpf(sigma)
+
+    def profile(epsilon):
+        first, second = (mp.erfc((epsilon / mu + sign * mu / 2) / mp.sqrt(2)) / 2 for sign in (-1, 1))
+        return first - mp.exp(epsilon) * second
+
+    account = run(Gaussian(sigma=sigma), steps)
+    for share in (0.0, 0.7, 5.0, 20.0, 36.0):
+        epsilon = float(mu) * share
+        lower, upper = account.delta_bounds(epsilon=epsilon)
+        assert lower <= profile(mp.mpf(epsilon)) <= upper
+    for part in (1e-15, 1e-12, 1e-6, 0.3):
+        delta = float(profile(mp.mpf(0)) * (1 - part))
+        lower, upper = account.epsilon_bounds(delta=delta)
+        assert profile(mp.mpf(upper)) <= delta
+        assert lower == 0.0 or profile(mp.mpf(lower)) >= delta
+
+
+def test_gaussian_lower_bounds_at_the_ends_of_float64():
+    assert run(Gaussian(sigma=1.0)).delta_bounds(epsilon=1000.0) == (0.0, math.ulp(0.0))
+    assert run(Gaussian(sigma=1e-8)).delta_bounds(epsilon=5e15)[0] == 0.0
+    assert run(Gaussian(sigma=1e-8)).epsilon_bounds(delta=1e-5)[0] <= 5e15
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.027, 0.028, 0.03])
+def test_laplace_noise_far_below_the_sensitivity(scale):
+    lower, upper = run(Laplace(scale=scale)).epsilon_bounds(delta=1e-5)
+    exact = 1 / MP.mpf(scale) + 2 * MP.log(1 - MP.mpf(1e-5))
+    assert lower <= exact <= upper <= exact * (1 + MP.mpf("1e-6"))
+
+
+@pytest.mark.parametrize(("scale", "q"), [(0.1, 0.5), (0.02, 0.999), (0.05, 0.1)])
+def test_sampled_laplace_noise_far_below_the_norm(scale, q):
+    largest = lap(scale, q, 3, "replace_one").epsilon(delta=0.0)
+    lower, upper = lap(scale, q, 3, "replace_one").epsilon_bounds(delta=1e-6)
+    assert 0.98 * largest < lower <= upper <= largest
+    assert upper - lower < 1e-4 * upper
+
+
+def test_calls_that_took_minutes_have_an_answer():
+    scale = calibrate_scale(target_epsilon=19.0, delta=1e-5, sensitivity=1.0, steps=2)
+    assert run(Laplace(scale=scale), 2).epsilon(delta=1e-5) <= 19.0
+    account = lap(0.4427, 1e-9, 218).add(Laplace(scale=789.0), steps=2)
+    assert 0 < account.epsilon_bounds(delta=1e-6)[0] <= account.rdp_epsilon(delta=1e-6) < 0.003
+    pieces = Mixture("laplace", 0.01, 0.5, "replace")._pieces(2.0**15, -1.0, 1.0)
+    assert len(pieces) < 2**15  # memory does not grow with the order
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "steps", "neighbors"),
+    [
+        (ApproximateDP(epsilon=20.0), 1, "add_remove"),
+        (ApproximateDP(epsilon=10.0), 3, "add_remove"),
+        (ApproximateDP(epsilon=400.0), 3, "add_remove"),
+        (RandomizedResponse(truth_prob=1 - 1e-9), 1, "replace_one"),
+        (DiscreteLaplace(scale=0.05), 1, "add_remove"),
+        (SubsampledGaussian(noise_multiplier=0.1, sampling_prob=0.9), 20, "add_remove"),
+    ],
+)
+def test_trade_off_of_costly_releases(mechanism, steps, neighbors):
+    account = run(mechanism, steps, neighbors)
+    assert account.delta_bounds(epsilon=0.0)[0] * (1 - 1e-12) <= account.trade_off().advantage <= 1.0
+
+
+@pytest.mark.parametrize("sigma", [0.01, 0.02])
+def test_no_lower_bound_is_better_than_none(sigma):
+    lower, upper = sgd(sigma, 0.5, 1).epsilon_bounds(delta=1e-5)
+    exact = 0.5 / sigma**2  # and a few standard deviations of 1/σ
+    assert 0.0 <= lower <= exact < upper <= exact + 6 / sigma
+
+
+@pytest.mark.parametrize(
+    ("account", "epsilon", "low", "high"),
+    [
+        (sgd(0.05, 0.5, 10), 0.0, 0.99, 1.0),
+        (sgd(0.21, 1e-4, 10), 0.0, 9.4e-4, 9.7e-4),
+        (sgd(0.1, 0.9, 200), 10.0, 0.9999, 1.0),
+        (run(ApproximateDP(epsilon=500.0), 100), 5.0, 0.0, 1.0),
+    ],
+)
+def test_sums_with_large_exponents_stay_in_range(account, epsilon, low, high):
+    lower, upper = account.delta_bounds(epsilon=epsilon)
+    assert low <= lower <= upper <= high
+
+
+def test_a_sum_of_discounted_masses_does_not_depend_on_where_they_lie():
+    """Shifted by any number of mean losses, the composed measure gives the shifted curve."""
+    pair = Atoms((400.0, 399.0, 398.0), (0.5, 0.25, 0.25), 0.0, 1.0)
+    lower, upper = PrivacyLoss((pair,), (3,)).delta(1195.5, 1e-4)
+    masses = {400: 0.5, 399: 0.25, 398: 0.25}
+    exact = sum(
+        masses[a] * masses[b] * masses[c] * max(0.0, -math.expm1(1195.5 - a - b - c))
+        for a in masses
+        for b in masses
+        for c in masses
+    )
+    assert lower <= exact <= upper <= exact * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e-4, 0.0099, 1.1e6])
+def test_discrete_noise_outside_the_range_is_refused(scale):
+    with pytest.raises(ValueError, match="noise must be between"):
+        run(DiscreteLaplace(scale=scale)).delta(epsilon=5.0)
+
+
+def test_a_smaller_gap_never_gives_less():
+    account = run(ApproximateDP(epsilon=1.5331889669358179), 20)
+    account = account.add(Gaussian(sigma=100 / 2.724428218073529), steps=10_000)
+    first = account.delta_bounds(epsilon=16.67095921100627, gap=1e-3)
+    for gap in (1e-5, 1e-6, 1e-7):
+        lower, upper = account.delta_bounds(epsilon=16.67095921100627, gap=gap)
+        assert max(lower, first[0]) <= min(upper, first[1])
+        assert upper - lower < 2e-5
+
+
+def test_trade_off_takes_the_costlier_direction():
+    """No direction is above the curve. Removing a person decides here, by up to 0.1; at ε = 0 both are equal."""
+    account = sgd(1.0, 0.5, 10)
+    curve = account.trade_off()
+    ways = [direct("gaussian", 1.0, 0.5, way, 10) for way in ("remove", "add")]
+    for loss in ways:
+        for epsilon, delta in list(zip(curve.epsilons, curve.deltas, strict=True))[::40]:
+            assert delta >= loss.delta(epsilon, 1e-3).lower
+    assert ways[0].delta(2.0, 1e-3).lower > ways[1].delta(2.0, 1e-3).upper + 0.09
+
+
+def test_mass_beyond_the_grid_counts_as_infinite():
+    """A short grid: what lies beyond its end is lost, and without it the bound would be below the curve."""
+    pair = Mixture("gaussian", 1.0, 0.3, "remove")
+    grid = pair.grid(0.05, 1e-2, 1e-9, False)
+    assert grid.upper_infinite > 1e-4
+    epsilon = float(grid.losses[-2])
+    exact = float(exact_curve("gaussian", 1.0, 0.3, "remove", MP.mpf(epsilon)))
+    kernel = np.maximum(0.0, -np.expm1(epsilon - grid.losses))
+    finite = float(grid.upper @ kernel)
+    assert finite + grid.upper_infinite >= exact
+    composed = Composed([grid], [1], 2.0, above=True)
+    assert composed.infinite >= grid.upper_infinite
+    assert float(composed.delta(epsilon)) >= exact
+    assert float(composed.delta(20.0)) >= float(exact_curve("gaussian", 1.0, 0.3, "remove", MP.mpf(6)))
+
+
+@pytest.mark.parametrize("steps", [200, 1000])
+def test_what_each_error_term_is_for(steps):
+    """Without its terms for rounding and wrap-around the same computation falls below the closed form; with, never."""
+    sigma = math.sqrt(steps)
+    below = 0
+    for tilt in (0.05, 0.2, 1.0):  # far from the best tilt for these δ, so that rounding shows
+        grid = Mixture("gaussian", sigma, 1.0, "remove").grid(2e-4, 1e-18, 1e-18, False)
+        composed = Composed([grid], [steps], tilt, above=True)
+        epsilons = np.linspace(0.0, 9.0, 40)
+        safe = composed.delta(epsilons)
+        composed._noise, composed._relative, composed.infinite = 0.0, 0.0, 0.0
+        composed._rounding = 0 * composed._rounding
+        bare = composed.delta(epsilons)
+        for epsilon, with_terms, without in zip(epsilons.tolist(), safe.tolist(), bare.tolist(), strict=True):
+            exact = gaussian.gaussian_delta(sigma=1.0, sensitivity=1.0, epsilon=epsilon) * (1 - 1e-15)
+            assert with_terms >= exact
+            below += without < exact
+    assert below > 0
+
+
+@pytest.mark.parametrize("steps", [1, 5])
+@pytest.mark.parametrize("above", [True, False])
+def test_an_error_of_the_grid_moves_the_bound_at_least_as_far(above, steps):
+    """Losses that are off by `shift` and masses off by `error` are as bad as a grid that really is like that."""
+    grid = Mixture("gaussian", 1.0, 0.3, "remove").grid(0.02, 1e-14, 1e-14, False)
+    nothing = 0 * grid.error
+    grid = grid._replace(error=nothing, curve_error=nothing, shift=0.0)
+
+    def delta(changed, at):
+        return float(Composed([changed], [steps], 2.0, above=above).delta(at))
+
+    for epsilon in (0.3, 1.0, 2.5):
+        moved = delta(grid._replace(shift=0.01), epsilon)
+        at = epsilon - 0.01 * steps if above else epsilon + 0.01 * steps
+        assert moved == pytest.approx(delta(grid, at), rel=1e-9)
+        unsure = delta(grid._replace(error=1e-3 * grid.upper), epsilon)
+        if above:
+            assert unsure >= delta(grid._replace(upper=grid.upper * 1.001), epsilon) * (1 - 1e-12)
+        else:
+            assert unsure <= delta(grid._replace(lower=grid.lower - 1e-3 * grid.upper), epsilon) * (1 + 1e-12)
+        # A curve that is off by c at one point: two chords end c higher there.
+        peak = int(np.searchsorted(grid.losses, epsilon))
+        hat = np.zeros_like(grid.upper)
+        h, c = grid.step, 1e-8
+        hat[peak] = -(1 / math.expm1(h) + 1 / -math.expm1(-h)) * c
+        hat[peak - 1], hat[peak + 1] = c / math.expm1(h), c / -math.expm1(-h)
+        wrong = nothing.copy()
+        wrong[peak] = c
+        unsure = delta(grid._replace(curve_error=wrong), epsilon)
+        if above:
+            assert unsure >= delta(grid._replace(upper=grid.upper + hat), epsilon) * (1 - 1e-12)
+        assert (unsure > delta(grid, epsilon)) == above
+        assert (unsure < delta(grid, epsilon)) != above
+
+
+def test_infinite_mass_of_a_composition_is_rounded_to_the_safe_side():
+    rng = np.random.default_rng(8)
+    for _ in range(40):
+        delta, steps = float(rng.random() / 7), int(rng.integers(1, 9))
+        grid = Atoms((1.0, -1.0), (0.7 * (1 - delta), 0.3 * (1 - delta)), delta).grid(0.1, 0.0, 0.0, False)
+        exact = 1 - (1 - Fraction(delta)) ** steps
+        upper, lower = (Composed([grid], [steps], 1.0, above=above).infinite for above in (True, False))
+        assert Fraction(lower) <= exact <= Fraction(upper)

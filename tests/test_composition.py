@@ -2,8 +2,10 @@
 
 import itertools
 import math
+from fractions import Fraction
 
 import mpmath
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -187,3 +189,25 @@ def test_steps_are_limited():
     with pytest.raises(ValueError, match="epsilon must be at most"):
         optimal_delta(epsilon=701.0, steps=2, total_epsilon=1.0)
     assert drv_epsilon(epsilon=701.0, steps=2, slack=0.1) == math.inf
+
+
+def test_a_tiny_delta_is_not_lost():
+    """1 - (1 - δ)^k below the last digit of 60: it counts all the same, and is not rounded to something larger."""
+    for d, k in ((1e-80, 1), (1e-65, 10), (1e-300, 3), (1e-46, 7), (1e-3, 5)):
+        exact = 1 - (1 - Fraction(d)) ** k
+        found = optimal_delta(epsilon=1.0, steps=k, total_epsilon=float(k), delta=d)
+        assert exact <= Fraction(found) <= exact * (1 + Fraction(1, 10**15))
+        below = math.nextafter(found, 0.0)
+        while Fraction(below) >= exact:
+            below = math.nextafter(below, 0.0)
+        assert optimal_composition(epsilon=1.0, steps=k, total_delta=below, delta=d) == math.inf
+        assert optimal_composition(epsilon=1.0, steps=k, total_delta=found, delta=d) <= k
+    assert optimal_composition(epsilon=1, steps=1, total_delta=1e-80, delta=1e-70) == math.inf
+    assert optimal_composition(epsilon=1, steps=1, total_delta=1e-80, delta=1e-80) == 1.0
+    end = optimal_delta(epsilon=1.0, steps=300, total_epsilon=299.99)  # the pure part keeps its digits as well
+    assert end == pytest.approx(float((1 + math.exp(-1)) ** -300 * -math.expm1(-0.01)), rel=1e-9)
+
+
+def test_numpy_numbers_are_taken():
+    found = advanced_composition(epsilon=np.float32(0.01), steps=np.int64(500), slack=np.float32(1e-5))
+    assert found == advanced_composition(epsilon=float(np.float32(0.01)), steps=500, slack=float(np.float32(1e-5)))

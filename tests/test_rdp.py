@@ -1,6 +1,7 @@
 """Rényi and concentrated privacy: published values, edges, and the exact Gaussian value as a floor."""
 
 import math
+from fractions import Fraction
 
 import mpmath
 import pytest
@@ -121,3 +122,13 @@ def test_least_epsilon_uses_all_real_orders():
     assert found < grid
     assert found == pytest.approx(zcdp_epsilon(rho=0.5, delta=1e-5), rel=1e-9)
     assert least_epsilon(lambda a: math.inf, delta=1e-5) == math.inf
+
+
+def test_rho_is_never_rounded_down():
+    assert pure_zcdp(epsilon=1e155) == math.inf
+    for epsilon in (0.0, 1e-200, 3e-160, 1e-5, 0.1, 7.3, 1e150):
+        exact = Fraction(epsilon) ** 2 / 2
+        for rho in (pure_zcdp(epsilon=epsilon), gaussian_zcdp(sigma=1.0, sensitivity=min(epsilon, 1e149))):
+            assert Fraction(rho) >= min(exact, Fraction(1e149) ** 2 / 2)
+            assert epsilon < 1e-150 or rho <= exact * (1 + Fraction(1, 2**52))
+    assert pure_zcdp(epsilon=0.0) == 0.0

@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -92,3 +93,17 @@ def test_edges():
         gaussian_trade_off(mu=1.0).false_negative_rate(1.5)
     with pytest.raises(ValueError, match="epsilons"):
         TradeOff()
+
+
+def test_precision_of_an_attack_that_names_almost_nobody():
+    """The power at a tiny false positive rate in 50 digits: as 1 - FNR it would be rounding alone."""
+    with mpmath.workdps(50):
+        for mu, x in ((0.0, 1e-14), (0.1, 1e-12), (1.0, 1e-30), (3.0, 1e-200)):
+            level = mpmath.mpf(float(stats.norm.ppf(x)))
+            power = x * mpmath.ncdf(level + mu) / mpmath.ncdf(level)
+            exact = float(power / (power + x))
+            found = gaussian_trade_off(mu=mu).attack_precision(prior=0.5, false_positive_rate=x)
+            assert exact * (1 - 1e-12) <= found <= exact * (1 + 1e-9)
+    found = approximate_trade_off(epsilon=1.0).attack_precision(prior=0.5, false_positive_rate=1e-12)
+    assert found == pytest.approx(math.e / (1 + math.e), rel=1e-11)
+    assert found >= math.e / (1 + math.e)
