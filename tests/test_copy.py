@@ -258,6 +258,7 @@ def test_nothing_but_the_names_is_changed(copies, name):
     modules = "|".join(sorted(name.lstrip("_") for name in sources))
 
     def plain(text):  # _validate.positive, _validate_positive and positive are one, and so are _draw and _noise_draw
+        text = text.replace("  # fmt: skip", "")  # put at lines that longer names would break
         return re.sub(rf"\b_?(?:(?:{modules})[._]_?)?(?=(?:{names})\b)", "", text)
 
     originals = {plain(text) for found in sources.values() for text in found.values()}
