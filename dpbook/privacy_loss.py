@@ -40,7 +40,7 @@ class Composed:
         h = self.step = grids[0].step
         self.shift = sum(n * g.shift for g, n in zip(grids, steps, strict=True))
         runs = [(g.upper_infinite if above else g.lower_infinite, n) for g, n in zip(grids, steps, strict=True)]
-        self.infinite = lost(runs)[1 if above else 0]
+        self.infinite = _lost_mass(runs)[1 if above else 0]
         tilted, log_mass, wrong, base, mean, var, excess = [], 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
         for g, n in zip(grids, steps, strict=True):
             p, at = (g.upper if above else g.lower), g.losses
@@ -183,7 +183,7 @@ class Composed:
         return max(0.0, high + self.shift) if self.above else max(0.0, low - self.shift)
 
 
-def lost(runs: list[tuple[float, int]]) -> tuple[float, float]:
+def _lost_mass(runs: list[tuple[float, int]]) -> tuple[float, float]:
     """Return ``1 - Π (1 - δ)^n`` as the float64 below and the one above, which are the same where it is a float64."""
     runs = [(d, n) for d, n in runs if d > 0]
     if not runs:
@@ -243,7 +243,7 @@ class PrivacyLoss:
     def _infinite(self) -> tuple[float, float]:
         """What P has where Q has nothing, after all steps: the float64 below and above."""
         runs = zip(self.pairs, self.steps, strict=True)
-        return lost([(p.infinite, n) for p, n in runs if isinstance(p, Atoms)])
+        return _lost_mass([(p.infinite, n) for p, n in runs if isinstance(p, Atoms)])
 
     def log_moment(self, t: float, tail: float = 0.0) -> float:
         return sum(n * t * pair.renyi(1 + t, tail) for pair, n in zip(self.pairs, self.steps, strict=True))
