@@ -78,7 +78,7 @@ PYTHON310 ?= python3.10
 test-lowest:
 	$(PYTHON310) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -e .[plots] pytest hypothesis pandas -c tests/lowest.txt
-	MPLBACKEND=Agg .venv-lowest/bin/python -m pytest -q tests dpbook $(IN_SITE) --ignore=tests/test_notebooks.py --ignore=tests/test_packaging.py
+	MPLBACKEND=Agg .venv-lowest/bin/python -m pytest -q tests dpbook $(IN_SITE) --ignore=tests/test_widgets.py --ignore=tests/test_notebooks.py --ignore=tests/test_packaging.py
 
 notebooks: $(STAMP)
 	$(BIN)/python tools/run_notebooks.py
