@@ -193,7 +193,8 @@ def audit_picture(found: Any, *, labels: tuple[str, str] = ("first input", "seco
     grow = np.exp(min(found.epsilon, 700.0))
     allowed = np.maximum(0.0, np.maximum(1 - found.delta - grow * alarm, (1 - found.delta - alarm) / grow))
     right.plot(alarm, allowed, color="black", label="least error that the claim allows")
-    right.fill_between(alarm, 0, allowed, where=alarm >= 0, color="#dddddd", linewidth=0)  # Matplotlib 3.6.0 needs where
+    everywhere = alarm >= 0  # Matplotlib 3.6.0 does not fill without it
+    right.fill_between(alarm, 0, allowed, where=everywhere, color="#dddddd", linewidth=0)
     right.plot(*found.roc, label="tests of the audit", **look(1))
     point = (found.other_hits / found.tested, 1 - found.hits / found.tested)
     right.plot(*point, "o", color=COLORS[0], markersize=7, label="the event that was chosen")
