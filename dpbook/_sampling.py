@@ -59,6 +59,7 @@ _JOB: _Job | None = None
 
 def _start_worker(release: Callable[..., Any], inputs: tuple[Any, Any], many: bool, probes: int) -> None:
     global _JOB
+    # Not noise of ours: a release under audit may draw from the global generators, and a fork has copied their state.
     random.seed()
     np.random.seed()  # noqa: NPY002
     _JOB = _Job(release, inputs, many, _draw(release, inputs[0], probes, many)[0])
