@@ -19,6 +19,7 @@ A person with several rows is declared with `person` (an id for each row) and `m
 rows of each person are kept, and the noise grows with it. Rows without an id are dropped.
 """
 
+import itertools
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -538,10 +539,7 @@ def private_variance(
         return _product_release(
             "variance", noisy, scale, unit * factor, 0.0, (upper - lower) ** 2, people, degrees, ask
         )
-    rows, changes = ask.max_rows or 1, 1 if ask.neighbors == ADD_REMOVE else 2
-    shift = 2 * (SQUARE_LEVELS.bit_length() - 1) - PRODUCT_BITS
-    each = rows << PRODUCT_BITS  # cutting off the last digits adds less than 1 to the change of each number
-    scale = ask.size(float(each * changes + 3) if ask.norm == "l1" else sqrt_up(Fraction(changes * each**2)) + 2)
+    shift, scale = _joint_plan(3, ask)
     column = _ask.column(values, person, ask)
     first, second = _moments(column, lower, upper)
     sums = (
@@ -728,33 +726,38 @@ def private_covariance(
     second_bounds: tuple[float, float],
     epsilon: float,
     neighbors: str,
-    n: int,
+    n: int | None = None,
     ddof: int = 0,
     delta: float | None = None,
+    person: Any = None,
+    max_contributions: int | None = None,
     alpha: float = 0.05,
     rng: np.random.Generator | None = None,
 ) -> Release:
-    """Return a private covariance of two clipped columns, with ε-DP (or (ε, δ)-DP) under replace-one with public n.
+    """Return a private covariance of two clipped columns, with ε-DP (or (ε, δ)-DP) in all under the stated relation.
 
-    Noise of scale ``(U1 - L1) (U2 - L2) / (n ε)`` is added.
+    With a public `n` ("replace_one" only), noise of scale ``(U1 - L1) (U2 - L2) / (n ε)`` is added to the covariance.
+    Without it, four noisy numbers are released together, of which the covariance follows.
 
     Parameters
     ----------
     first, second : array_like
-        One-dimensional records, one of each a person, in the same order; one that is no number counts as the middle of
+        One-dimensional records, one of each a row, in the same order; one that is no number counts as the middle of
         its bounds. Left untouched.
     first_bounds, second_bounds : tuple of float
         Public bounds (L1, U1) and (L2, U2).
     epsilon : float
-        Privacy parameter ε > 0 of this release.
-    neighbors : {"replace_one"}
-        The neighbour relation of the guarantee; "add_remove" is refused with the reason.
-    n : int
-        The public number of people.
+        Privacy parameter ε > 0 of this release, of everything in it.
+    neighbors : {"add_remove", "replace_one"}
+        The neighbour relation of the guarantee.
+    n : int, optional
+        The public number of people, one row each; "replace_one" only. None: it is private.
     ddof : {0, 1}, optional
-        As in `numpy.cov`, whose default is 1.
+        As in `numpy.cov`, whose default is 1; 1 needs a public n.
     delta : float, optional
         Given: Gaussian noise with this δ in (0, 1). None: Laplace noise, pure ε-DP.
+    person, max_contributions : array_like and int, optional
+        Who each row is from, and the most rows to keep of one person; without `n` only.
     alpha : float, optional
         Significance level of the interval.
     rng : numpy.random.Generator, optional
@@ -763,55 +766,169 @@ def private_covariance(
     Returns
     -------
     Release
-        Within what the bounds allow.
+        Within what the bounds allow. Without `n` the interval is wider than needed: it covers all covariances of a box
+        that holds the four numbers. `parts` holds the "count", the "first_sum", the "second_sum" and the "product_sum"
+        that follow from them. Each interval holds with probability ``1 - alpha`` by itself; their ε is the same ε, paid
+        once.
 
     Raises
     ------
     TypeError, ValueError
-        When a parameter breaks its rule, before data is touched; or a column is no one-dimensional numeric one.
+        When a parameter breaks its rule, before data is touched; or a column is no one-dimensional numeric one, or the
+        two have different lengths.
 
     Notes
     -----
-    The covariance is the sum of ``(x_i - x_j) (y_i - y_j)`` over the pairs of people, over n². With all scaled to
-    [0, 1] and the other person at (a, b), such a product is largest and least at a corner, and the two differ by at
-    most 1; so each of the n - 1 pairs that change does so by at most ``(U1 - L1) (U2 - L2)``.
+    For public n: the covariance is the sum of ``(x_i - x_j) (y_i - y_j)`` over the pairs of people, over n². With all
+    scaled to [0, 1] and the other person at (a, b), such a product is largest and least at a corner, and the two differ
+    by at most 1; so each of the n - 1 pairs that change does so by at most ``(U1 - L1) (U2 - L2)``.
+
+    For private n, with all scaled to [0, 1], the four numbers are the sums of ``(1 - x) (1 - y)``, ``x (1 - y)``,
+    ``(1 - x) y`` and ``x y``. They add up to 1 for every row, which is thus their joint L1 sensitivity under
+    add/remove, and ``covariance = (B11 B00 - B10 B01) / (B00 + B10 + B01 + B11)²``. The sums of x, y and their product
+    weigh the four with the values at the corners, as these are linear in x and in y.
 
     References
     ----------
-    The pair formula in the notes; the tests confirm it by enumeration.
+    The pair formula in the notes; the tests confirm it by enumeration. For private n the product of Bernstein
+    polynomials of degree 1, as `private_variance` has those of degree 2.
 
     Examples
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)  # seeded: not private
     >>> x = np.linspace(0, 1, 1000)
-    >>> private_covariance(
-    ...     x, 2 * x, first_bounds=(0, 1), second_bounds=(0, 2), n=1000, epsilon=1.0, neighbors="replace_one", rng=rng
-    ... )
+    >>> ask = {"first_bounds": (0, 1), "second_bounds": (0, 2), "epsilon": 1.0, "rng": rng}
+    >>> private_covariance(x, 2 * x, n=1000, neighbors="replace_one", **ask)
     covariance = 0.164586, 95 % noise interval 0.158601 to 0.170572
       epsilon=1, neighbors='replace_one', laplace
+    >>> private_covariance(x, 2 * x, neighbors="add_remove", **ask)
+    covariance = 0.166659, 95 % noise interval 0.157901 to 0.175416
+      epsilon=1, neighbors='add_remove', laplace
     """
-    ask = _ask.checked(epsilon, delta, neighbors, alpha, None, None, rng)
-    lower, upper = _sum_bounds(first_bounds=first_bounds)
-    lower2, upper2 = _sum_bounds(second_bounds=second_bounds)
-    people = _validate.integer(n=n)
-    _public_n(people, ask, "covariance")
+    ask = _ask.checked(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
+    bounds = _sum_bounds(first_bounds=first_bounds), _sum_bounds(second_bounds=second_bounds)
+    people = _public_n(n, ask, "covariance")
     degrees = _degrees(ddof, people)
-    unit = (upper - lower) / SQUARE_LEVELS * ((upper2 - lower2) / SQUARE_LEVELS)
-    shift, scale, factor = _product_plan(people, degrees, ask)
-    x = _of_length(_validate.column(first=first), people, "first")
-    y = _of_length(_validate.column(second=second), people, "second")
-    sums = [0, 0, 0]
+    widths = [upper - lower for lower, upper in bounds]
+    if people is not None:
+        shift, scale, factor = _product_plan(people, degrees, ask)
+    else:
+        shift, scale = _joint_plan(4, ask)
+    x, y = _validate.column(first=first), _validate.column(second=second)
+    if people is not None:
+        x, y = _of_length(x, people, "first"), _of_length(y, people, "second")
+    elif len(x) != len(y):
+        raise ValueError("first and second must have the same length")
+    if person is not None:
+        kept = _ask.kept_rows(person, len(x), ask)
+        x, y = x[kept], y[kept]
+    if len(x) > _ask.LARGEST_COUNT:
+        raise ValueError("first must have at most 2**29 records")
+    sums = _product_moments(x, y, bounds)
+    if people is not None:
+        noisy = ask.add(float((people * sums[2] - sums[0] * sums[1]) >> shift), scale)
+        unit, most = widths[0] / SQUARE_LEVELS * (widths[1] / SQUARE_LEVELS), widths[0] * widths[1]
+        return _product_release("covariance", noisy, scale, unit * factor, -most, most, people, degrees, ask)
+    one, (in_first, in_second, both) = SQUARE_LEVELS, sums
+    corners = (
+        (len(x) * one - in_first - in_second) * one + both,
+        in_first * one - both,
+        in_second * one - both,
+        both,
+    )
+    return _joint_covariance(ask.add(np.array([float(s >> shift) for s in corners]), scale), scale, bounds, ask)
+
+
+def _product_moments(
+    x: npt.NDArray[Any], y: npt.NDArray[Any], bounds: tuple[tuple[float, float], tuple[float, float]]
+) -> tuple[int, int, int]:
+    """Return the sums of the levels (0 to SQUARE_LEVELS) of x, of y, and of their products, exactly."""
+    first = second = both = 0
     with np.errstate(all="ignore"):
-        pairs = zip(
-            _levels(x, lower, upper, SQUARE_LEVELS, SQUARE_CHUNK),
-            _levels(y, lower2, upper2, SQUARE_LEVELS, SQUARE_CHUNK),
-            strict=True,
+        of_x, of_y = (
+            _levels(column, *limits, SQUARE_LEVELS, SQUARE_CHUNK) for column, limits in zip((x, y), bounds, strict=True)
         )
-        for a, b in pairs:
-            sums[0] += _whole_sum(a, 0, SQUARE_LEVELS, SQUARE_LEVELS // 2)
-            sums[1] += _whole_sum(b, 0, SQUARE_LEVELS, SQUARE_LEVELS // 2)
-            sums[2] += int(np.dot(a, b))
-    noisy = ask.add(float((people * sums[2] - sums[0] * sums[1]) >> shift), scale)
+        for a, b in zip(of_x, of_y, strict=True):
+            first += _whole_sum(a, 0, SQUARE_LEVELS, SQUARE_LEVELS // 2)
+            second += _whole_sum(b, 0, SQUARE_LEVELS, SQUARE_LEVELS // 2)
+            both += int(np.dot(a, b))
+    return first, second, both
+
+
+def _joint_plan(numbers: int, ask: Ask) -> tuple[int, float]:
+    """Return how many binary digits to cut off joint sums that add up to SQUARE_LEVELS² a record, and the scale.
+
+    Cutting off the last digits adds less than 1 to the change of each number: in L2 less than 2, for up to four.
+    """
+    each = (ask.max_rows or 1) << PRODUCT_BITS
+    changes = 1 if ask.neighbors == ADD_REMOVE else 2
+    size = float(each * changes + numbers) if ask.norm == "l1" else sqrt_up(Fraction(changes * each**2)) + 2
+    return 2 * (SQUARE_LEVELS.bit_length() - 1) - PRODUCT_BITS, ask.size(size)
+
+
+def _joint_covariance(
+    noisy: FloatArray, scale: float, bounds: tuple[tuple[float, float], tuple[float, float]], ask: Ask
+) -> Release:
+    """Return the covariance and its parts from four noisy numbers: at (L1, L2), (U1, L2), (L1, U2) and (U1, U2)."""
+    one, t = 2.0**PRODUCT_BITS, ask.error(scale, ask.alpha / 4) + 1.0  # 1: the digits that were cut off
+    (lower, upper), (lower2, upper2) = bounds
     most = (upper - lower) * (upper2 - lower2)
-    return _product_release("covariance", noisy, scale, unit * factor, -most, most, people, degrees, ask)
+    share = min(max(_covariance_share(*np.maximum(noisy, 0.0).tolist()), -0.25), 0.25)
+    ends = ([max(x - t, 0.0) for x in noisy.tolist()], [max(x + t, 0.0) for x in noisy.tolist()])
+    low, high = _covariance_box(*ends)
+    corners = [(lower, lower2), (upper, lower2), (lower, upper2), (upper, upper2)]
+    parts = {
+        name: _weighted(name, noisy / one, [of(*corner) for corner in corners], scale / one, t / one, ask)
+        for name, of in (
+            ("count", lambda x, y: 1.0),
+            ("first_sum", lambda x, y: x),
+            ("second_sum", lambda x, y: y),
+            ("product_sum", lambda x, y: x * y),
+        )
+    }
+    return ask.release("covariance", share * most, (low * most, high * most), scale / one, parts=parts)
+
+
+def _weighted(query: str, noisy: FloatArray, weights: list[float], scale: float, t: float, ask: Ask) -> Release:
+    """Return a weighted sum of the numbers as a release of its own, given the t that holds for all of them at once."""
+    value, size = float(noisy @ np.array(weights)), math.fsum(map(abs, weights))
+    if ask.delta is not None:  # exact, and the digits that were cut off
+        t = min(ask.error(scale * math.hypot(*weights)) + size * 2.0**-PRODUCT_BITS, size * t)
+    else:
+        t *= size
+    least, most = (0.0 if min(weights) >= 0 else -math.inf), (0.0 if max(weights) <= 0 else math.inf)
+    noise_size = scale * (math.hypot(*weights) if ask.delta is not None else max(map(abs, weights)))
+    ends = _ask.between(value - t, value + t, least, most)
+    return ask.release(query, min(max(value, least), most), ends, noise_size)
+
+
+def _covariance_share(b00: float, b10: float, b01: float, b11: float) -> float:
+    total = b00 + b10 + b01 + b11
+    return (b11 / total) * (b00 / total) - (b10 / total) * (b01 / total) if total > 0 else 0.0
+
+
+def _covariance_box(low: list[float], high: list[float]) -> tuple[float, float]:
+    """Return bounds on ``(b11 b00 - b10 b01) / (b00 + b10 + b01 + b11)²`` over a box of four numbers ≥ 0.
+
+    In b10 and in b01 it first falls and then rises, so the largest value has both at an end. In b00 it first rises and
+    then falls, with the top at ``b11 + b10 + b01 + 2 b10 b01 / b11``, and in b11 likewise. Both can be at their tops
+    only for b10 = b01 = 0 and b00 = b11, where it is 1/4; otherwise one of them is at an end. The least value is that
+    of the two pairs exchanged, with the other sign.
+    """
+    if sum(low) == 0.0:
+        return -0.25, 0.25
+
+    def largest(i: int, j: int, k: int, m: int) -> float:  # of (b_i b_j - b_k b_m) / total²
+        if low[k] == low[m] == 0.0 and max(low[i], low[j]) <= min(high[i], high[j]):
+            return 0.25
+        most = -0.25
+        for p, q in itertools.product((low[k], high[k]), (low[m], high[m])):
+            for one, other in ((i, j), (j, i)):
+                for fixed in (low[one], high[one]):
+                    top = fixed + p + q + 2 * p * q / fixed if fixed > 0 else math.inf
+                    for free in (low[other], high[other], min(max(top, low[other]), high[other])):
+                        most = max(most, _covariance_share(fixed, p, q, free))
+        return min(most, 0.25)
+
+    return -largest(1, 2, 0, 3), largest(0, 3, 1, 2)

@@ -139,7 +139,6 @@ ACCEPTED: dict[str, set[str]] = {
     "unit": ONE | HALF | ZERO,
     "flag": {"true", "false", "numpy_bool"},
     "n": {"none"},
-    "n_given": set(),
     "zero": ZERO,
     "whole_from_2": set(),
     "magnitudes": {"list12", "ints12", "floats12", "read_only", "object_array"},
@@ -182,7 +181,7 @@ ACCEPTED: dict[str, set[str]] = {
     "identifiers_of_two": TWO | {"complex_array", "text_array"},
 }
 # Where it depends on the data whether the parameter is right, so that data is looked at.
-DEPENDS = {"n": ONE, "n_given": ONE}
+DEPENDS = {"n": ONE}
 # Where refusing, with a message as for all others, is as good as accepting.
 EITHER = {
     "positives": HUGE,
@@ -261,6 +260,7 @@ SHARED = {"person": NOBODY, "max_contributions": NO_ROWS, "alpha": LEVEL, "rng":
 MOMENT = {"bounds": LIMITS, "epsilon": EPS, "neighbors": RELATION, "n": (None, "n"), "delta": DELTA_OR_NONE, **SHARED}
 SPREAD = {"bounds": LIMITS, "epsilon": EPS, "neighbors": RELATION, "n": (None, "n"), "ddof": (0, "zero")}
 SPREAD = {**SPREAD, "delta": DELTA_OR_NONE, **SHARED}
+PAIRED = {"first_bounds": LIMITS, "second_bounds": LIMITS, **{k: v for k, v in SPREAD.items() if k != "bounds"}}
 COUNTS = {
     "epsilon": EPS,
     "neighbors": RELATION,
@@ -448,19 +448,12 @@ TABLE = [
     entry("queries.private_mean", values=TWO_RECORDS, **{**MOMENT, "n": (2, "n")}),
     *(entry(f"queries.private_{name}", values=COLUMN, **SPREAD) for name in ("variance", "std")),
     entry("queries.private_variance", values=TWO_RECORDS, **{**SPREAD, "n": (2, "n"), "ddof": (0, "whole_from_0")}),
+    entry("queries.private_covariance", first=TWO_RECORDS, second=TWO_RECORDS, **PAIRED),
     entry(
         "queries.private_covariance",
         first=TWO_RECORDS,
         second=TWO_RECORDS,
-        first_bounds=LIMITS,
-        second_bounds=LIMITS,
-        epsilon=EPS,
-        neighbors=RELATION,
-        n=(2, "n_given"),
-        ddof=(0, "whole_from_0"),
-        delta=DELTA_OR_NONE,
-        alpha=LEVEL,
-        rng=RNG,
+        **{**PAIRED, "n": (2, "n"), "ddof": (0, "whole_from_0")},
     ),
     entry("histograms.private_histogram", values=COLUMN, **{**COUNTS, "edges": ([0, 1, 2], "edges")}),
     entry("histograms.private_histogram", values=([1, 2], "entries"), **{**COUNTS, "categories": KEYS}),
@@ -1014,7 +1007,7 @@ def same_length(row: Entry, name: str, value: Any) -> dict[str, Any]:
         columns = {"records_of_two", "condition", "identifiers_of_two", "entries"}
         if other != name and kind in columns and row.good[other]:
             arguments[other] = [1.0, 2.0] * (len(value) // 2)
-        if kind in {"n", "n_given"} and row.good[other]:
+        if kind == "n" and row.good[other]:
             arguments[other] = len(value)
     return arguments
 

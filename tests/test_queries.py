@@ -18,6 +18,7 @@ from replay import (
     DELTA,
     EPS,
     IDS,
+    RECORDS,
     REJECT,
     RO,
     TWO,
@@ -33,6 +34,7 @@ from replay import (
 from scipy import stats
 
 from dpbook import _validate, noise, queries
+from dpbook.gaussian import gaussian_error
 from dpbook.laplace import discrete_laplace_error, discrete_laplace_pmf, laplace_error
 from dpbook.queries import (
     private_count,
@@ -50,6 +52,15 @@ def silence(monkeypatch):
 
 
 # --- neighbours -------------------------------------------------------------------------------------------------------
+
+PARTNER = {repr(x): RECORDS[-1 - i] for i, x in enumerate(RECORDS)}
+
+
+def joint_covariance(data, **more):
+    """Of each record and a partner that depends on that record alone."""
+    other = [PARTNER.get(repr(x), 1.0) for x in data]
+    return private_covariance(data, other, first_bounds=B, second_bounds=(0, 4), **more)
+
 
 # name: (query of a list of records, relations, gaussian too)
 PLAIN = {
@@ -70,6 +81,7 @@ PLAIN = {
         (RO,),
         True,
     ),
+    "joint covariance": (lambda d, **k: joint_covariance(d, **k), (AR, RO), True),
 }
 
 CASES = [(name, relation) for name, (_, relations, _) in PLAIN.items() for relation in relations]
@@ -83,7 +95,7 @@ def test_neighbours_differ_by_what_is_paid_for(name, relation, silence):
     for delta in (None, DELTA) if gaussian else (None,):
         worst = worst_loss(query, relation, silence, delta, LEAST.get(name, 1 if relation == RO else 0))
         assert worst <= 1
-        if not (delta and name in ("mean", "variance") and relation == RO):
+        if not (delta and name in ("mean", "variance", "joint covariance") and relation == RO):
             assert worst > TIGHT.get(name, 0.9)  # and no noise is wasted
 
 
@@ -95,6 +107,7 @@ def test_neighbours_with_several_rows(relation, delta, silence):
         "sum": lambda d, **k: private_sum(d, bounds=B, **k),
         "mean": lambda d, **k: private_mean(d, bounds=B, **k),
         "variance": lambda d, **k: private_variance(d, bounds=B, **k),
+        "covariance": joint_covariance,
     }
     for name, query in ways.items():
         worst = worst_loss_with_rows(query, relation, silence, delta)
@@ -134,6 +147,11 @@ def test_the_values_are_those_of_numpy_on_clean_records(silence):
     for ddof in (0, 1):
         found = private_covariance(DATA, other, first_bounds=B, second_bounds=(0, 4), **ASK, n=n, ddof=ddof)
         assert found.value == pytest.approx(np.cov(CLEAN, np.clip(other, 0, 4), ddof=ddof)[0, 1], **near)
+    joint = private_covariance(DATA, other, first_bounds=B, second_bounds=(0, 4), **ASK)
+    assert joint.value == pytest.approx(np.cov(CLEAN, np.clip(other, 0, 4), ddof=0)[0, 1], **near)
+    exact = [n, CLEAN.sum(), np.clip(other, 0, 4).sum(), (CLEAN * np.clip(other, 0, 4)).sum()]
+    assert list(joint.parts) == ["count", "first_sum", "second_sum", "product_sum"]
+    assert [part.value for part in joint.parts.values()] == pytest.approx(exact, **near)
     parts = private_mean(DATA, bounds=B, **ASK).parts
     assert parts["sum"].value == pytest.approx(CLEAN.sum(), **near)
     assert parts["count"].value == pytest.approx(n)
@@ -194,6 +212,8 @@ def test_person_and_max_contributions_come_together():
         private_mean([1.0], bounds=B, n=1, epsilon=1.0, neighbors=AR)
     with pytest.raises(ValueError, match="n must be left out for several rows"):
         private_mean([1.0], bounds=B, n=1, person=[1], max_contributions=1, **ASK)
+    with pytest.raises(ValueError, match="first and second must have the same length"):
+        private_covariance([1.0], [1.0, 2.0], first_bounds=B, second_bounds=B, **ASK)
     with pytest.raises(ValueError, match="n must be left out under"):
         private_covariance([1.0], [1.0], first_bounds=B, second_bounds=B, n=1, epsilon=1.0, neighbors=AR)
     for n, ddof in ((None, 1), (1, 1), (4, 2)):
@@ -270,6 +290,13 @@ def test_every_mean_of_few_people_is_within_the_bounds(seed):
 SKEWED = seeded(5).lognormal(0.5, 0.8, 40)
 LEVEL, RUNS = 0.1, 1_200
 TRUTH = np.clip(SKEWED, 0, 8)
+OTHER = np.clip(4 - SKEWED / 2 + seeded(6).normal(size=40), -2, 4)
+
+
+def covary(**more):
+    return private_covariance(SKEWED, OTHER, first_bounds=(0, 8), second_bounds=(-2, 4), **more)
+
+
 COVERED = {
     "sum": (lambda **k: private_sum(SKEWED, bounds=(0, 8), **k), TRUTH.sum(), (AR, RO), True),
     "mean": (lambda **k: private_mean(SKEWED, bounds=(0, 8), **k), TRUTH.mean(), (AR,), True),
@@ -284,6 +311,12 @@ COVERED = {
         (RO,),
         True,
     ),
+    "covariance n": (lambda **k: covary(n=40, **k), np.cov(TRUTH, OTHER, ddof=0)[0, 1], (RO,), True),
+    "covariance": (lambda **k: covary(**k), np.cov(TRUTH, OTHER, ddof=0)[0, 1], (AR, RO), False),
+    "its count": (lambda **k: covary(**k).parts["count"], 40, (AR,), False),
+    "its first sum": (lambda **k: covary(**k).parts["first_sum"], TRUTH.sum(), (AR,), False),
+    "its second sum": (lambda **k: covary(**k).parts["second_sum"], OTHER.sum(), (AR,), False),
+    "its product sum": (lambda **k: covary(**k).parts["product_sum"], (TRUTH * OTHER).sum(), (AR,), False),
     "std n": (lambda **k: private_std(SKEWED, bounds=(0, 8), n=40, **k), TRUTH.std(), (RO,), True),
 }
 
@@ -350,6 +383,43 @@ def test_the_box_of_a_variance_holds_every_variance_in_it():
         found = [queries._variance_share(*p) for p in np.concatenate([points, corners]).tolist()]
         inside = [x for x in found if 0 <= x <= 0.25]
         assert all(least - 1e-12 <= x <= most + 1e-12 for x in inside)
+
+
+def test_the_box_of_a_covariance_holds_every_covariance_in_it():
+    rng, widest = seeded(12), 0.0
+    for _ in range(300):
+        low = rng.uniform(0, 3, 4) * rng.integers(0, 2, 4)
+        high = low + rng.uniform(0, 4, 4) * rng.integers(0, 2, 4)
+        least, most = queries._covariance_box(low.tolist(), high.tolist())
+        points = low + rng.beta(0.4, 0.4, (2_000, 4)) * (high - low)
+        corners = np.array(list(itertools.product(*zip(low, high, strict=True))))
+        found = [queries._covariance_share(*p) for p in np.concatenate([points, corners]).tolist()]
+        assert least - 1e-12 <= min(found) <= max(found) <= most + 1e-12
+        if low.sum():
+            widest = max(widest, min(found) - least, most - max(found))
+    assert widest < 0.08  # the bounds are reached, or nearly: a sample comes close
+
+
+def test_a_joint_covariance_is_that_of_its_parts():
+    """And with Gaussian noise the interval of a part is the exact one."""
+    for delta in (None, DELTA):
+        found = covary(epsilon=1e4, neighbors=AR, delta=delta, rng=seeded())
+        n, x, y, both = (part.value for part in found.parts.values())
+        assert found.value == pytest.approx(both / n - x / n * y / n, rel=1e-9)
+    low, high = found.parts["count"].interval
+    assert high - low == pytest.approx(2 * gaussian_error(sigma=2 * found.scale, alpha=0.05), rel=1e-4)
+
+
+@pytest.mark.parametrize("offset", [-1e12, -1.0, 0.0, 1.0, 1e12])
+def test_a_joint_covariance_stays_in_range_whatever_the_noise(offset, monkeypatch):
+    Silence(monkeypatch, offset)
+    for data in ([], [10.0], [3.0] * 5):
+        found = private_covariance(data, data, first_bounds=B, second_bounds=(2, 6), epsilon=EPS, neighbors=AR)
+        assert -13 <= found.interval[0] <= found.interval[1] <= 13
+        assert -13 <= found.value <= 13
+        assert found.parts["count"].value >= 0
+        assert found.parts["second_sum"].value >= 0
+        assert found.parts["second_sum"].interval[0] >= 0
 
 
 def test_clipping_bias_is_outside_the_interval():
@@ -533,6 +603,7 @@ WITH_EPSILON = {
     "sum": lambda **k: private_sum([1], bounds=B, **k),
     "mean": lambda **k: private_mean([1], bounds=B, **k),
     "variance": lambda **k: private_variance([1], bounds=B, **k),
+    "covariance": lambda **k: private_covariance([1], [1], first_bounds=B, second_bounds=B, **k),
 }
 
 
