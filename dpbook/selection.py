@@ -30,7 +30,7 @@ def _monotonic(monotonic: Any, neighbors: Any) -> bool:
     if is_monotonic and relation == REPLACE_ONE:
         raise ValueError(
             f"monotonic must be False under 'replace_one', got {monotonic!r}: replacing a person can raise one utility "
-            "and lower another"
+            "and lower another; leave monotonic out, or use neighbors='add_remove'"
         )
     return is_monotonic
 
@@ -41,15 +41,11 @@ def _scale(epsilon: Any, sensitivity: Any, neighbors: Any, monotonic: Any, round
     factor = rounds * (1 if _monotonic(monotonic, neighbors) else 2)
     exact = factor * Fraction(size)
     if not 2.0**-900 <= exact / Fraction(eps) <= 2.0**900:
-        raise ValueError(f"sensitivity / epsilon must lie between 2**-899 and 2**899, got {size!r} / {eps!r}")
+        change = "larger" if exact > eps else "smaller"
+        raise ValueError(
+            f"epsilon must be {change} for a choice that can be drawn with sensitivity={size!r}, got {eps!r}"
+        )
     return laplace_scale(epsilon=eps, sensitivity=round_up(exact))
-
-
-def _utilities(utilities: Any) -> FloatArray:
-    values = _validate.finite_values(utilities=utilities)
-    if values.ndim != 1 or not len(values):
-        raise ValueError("utilities must be one-dimensional, with one number for each candidate and at least one")
-    return values
 
 
 def exponential_mechanism(
@@ -110,7 +106,7 @@ def exponential_mechanism(
     """
     scale = _scale(epsilon, sensitivity, neighbors, monotonic)
     _validate.generator(rng)
-    return noise.choose_index(_utilities(utilities), scale=scale, rng=rng)
+    return noise.choose_index(_validate.utilities(utilities=utilities), scale=scale, rng=rng)
 
 
 def permute_and_flip(
@@ -172,7 +168,7 @@ def permute_and_flip(
     """
     scale = _scale(epsilon, sensitivity, neighbors, monotonic)
     _validate.generator(rng)
-    heads = np.flatnonzero(noise.flip_coins(_utilities(utilities), scale=scale, rng=rng))
+    heads = np.flatnonzero(noise.flip_coins(_validate.utilities(utilities=utilities), scale=scale, rng=rng))
     return int(heads[noise.choose_index(np.zeros(len(heads)), scale=1.0, rng=rng)])
 
 
@@ -231,9 +227,9 @@ def top_k(
     rounds = _validate.integer(k=k)
     scale = _scale(epsilon, sensitivity, neighbors, monotonic, rounds)
     _validate.generator(rng)
-    values = _utilities(utilities)
+    values = _validate.utilities(utilities=utilities)
     if rounds > len(values):
-        raise ValueError(f"k must be at most the number of candidates, got {k!r}")
+        raise ValueError(f"k must be at most the number of candidates, which is {len(values)}, got {k!r}")
     left = np.arange(len(values))
     chosen = np.empty(rounds, dtype=np.int64)
     for i in range(rounds):
@@ -329,7 +325,7 @@ def noisy_max(
     step, whole = _lattice(size)
     scale = _lattice_scale(eps, whole * (1 if _monotonic(monotonic, neighbors) else 2), epsilon)
     _validate.generator(rng)
-    values = _on_lattice(_utilities(utilities), step)
+    values = _on_lattice(_validate.utilities(utilities=utilities), step)
     return int(np.argmax(noise.add_discrete_laplace(values, scale=scale, rng=rng)))
 
 

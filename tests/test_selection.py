@@ -9,6 +9,7 @@ import itertools
 import math
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
@@ -150,8 +151,30 @@ def test_awkward_utilities(chooser):
     assert many > 99_990
     with pytest.raises(ValueError, match="monotonic must be False under 'replace_one'"):
         chooser([1.0], **arguments, monotonic=True)
-    with pytest.raises(ValueError, match="utilities must"):
-        chooser([], **arguments)
+    with pytest.raises(ValueError, match="monotonic out, or use neighbors='add_remove'"):
+        chooser([1.0], **arguments, monotonic=True)
+
+
+@pytest.mark.parametrize("chooser", [*CHOOSERS, lambda u, **k: top_k(u, k=1, **k)])
+def test_messages_say_what_to_do(chooser):
+    arguments = {"epsilon": 1.0, "sensitivity": 1.0, "neighbors": RO}
+    for bad, text in (
+        ([], "utilities must have at least one candidate to choose from, got none"),
+        (3.0, "one-dimensional array with one real number for each candidate, got 0 dimensions"),
+        ([[1, 2]], "one-dimensional array with one real number for each candidate, got 2 dimensions"),
+        ([1.0, math.nan], "utilities must be finite"),
+        ({"a": 1}, r"got dict: pass list\(d.values\(\)\), and find the chosen key in list\(d\)"),
+        (["a"], "utilities must be a list or one-dimensional array with one real number for each candidate, got"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=text):
+            chooser(bad, **arguments)
+    for epsilon, sensitivity in ((1e-300, 1.0), (1.0, 1e300)):
+        if chooser is not noisy_max:  # its noise has limits of its own
+            text = (
+                f"epsilon must be larger for a choice that can be drawn with sensitivity={sensitivity!r}, got {epsilon}"
+            )
+            with pytest.raises(ValueError, match=re.escape(text)):
+                chooser([1.0], epsilon=epsilon, sensitivity=sensitivity, neighbors=AR)
 
 
 def test_noisy_max_refuses_what_its_noise_cannot_carry():
@@ -171,7 +194,7 @@ def test_top_k_is_peeling_with_a_share_of_epsilon(monkeypatch):
         assert Fraction(scale) * Fraction(0.9) >= 3 * 2 * Fraction(1.5)
         assert scale == pytest.approx(3 * 2 * 1.5 / 0.9)
     assert sorted(top_k(UTILITIES, k=4, **arguments).tolist()) == [0, 1, 2, 3]
-    with pytest.raises(ValueError, match="k must be at most"):
+    with pytest.raises(ValueError, match="k must be at most the number of candidates, which is 4, got 5"):
         top_k(UTILITIES, k=5, **arguments)
     rate = 2.0 / 2 / 2
     found = frequencies(
@@ -350,6 +373,9 @@ def test_a_sparse_vector_never_shows_less_than_its_price(epsilon, text):
 
 
 WITH_EPSILON = {
+    "exponential": lambda **k: exponential_mechanism([1], sensitivity=1, **k),
+    "flip": lambda **k: permute_and_flip([1], sensitivity=1, **k),
+    "top k": lambda **k: top_k([1], k=1, sensitivity=1, **k),
     "noisy max": lambda **k: noisy_max([1], sensitivity=1, **k),
     "sparse vector": lambda **k: SparseVector(threshold=1, sensitivity=1, **k),
 }
