@@ -4,8 +4,12 @@
 - `dpbook.sensitivity`: sensitivity and clipping
 - `dpbook.laplace`: the Laplace mechanism
 - `dpbook.gaussian`: the Gaussian mechanism
+- `dpbook.release`: a private answer, with its interval and its cost
+- `dpbook.queries`: counts, sums, means, variances, covariances
+- `dpbook.histograms`: counts for bins, categories and keys
+- `dpbook.quantiles`: quantiles, medians, bounds
+- `dpbook.local`: answers without a trusted curator
 - `dpbook.selection`: choosing one of many
-- `dpbook.queries`: everyday queries
 - `dpbook.composition`: what a few releases cost together
 - `dpbook.accounting`: what many cost, with certified bounds
 - `dpbook.rdp`: Rényi DP
@@ -30,12 +34,16 @@ from dpbook import (
     datasets,
     exercises,
     gaussian,
+    histograms,
     laplace,
+    local,
     loss_grid,
     noise,
     privacy_loss,
+    quantiles,
     queries,
     rdp,
+    release,
     risk,
     selection,
     sensitivity,
@@ -57,13 +65,17 @@ __all__ = [
     "exercises",
     "gaussian",
     "gaussian_mechanism",
+    "histograms",
     "laplace",
     "laplace_mechanism",
+    "local",
     "loss_grid",
     "noise",
     "privacy_loss",
+    "quantiles",
     "queries",
     "rdp",
+    "release",
     "risk",
     "selection",
     "sensitivity",

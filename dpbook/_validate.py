@@ -217,7 +217,7 @@ def _numeric(name: str, value: Any, kinds: str, rule: str) -> npt.NDArray[Any]:
     return array
 
 
-def finite_values(**parameter: Any) -> FloatArray:
+def finite_values(rule: str = "a real number or an array of real numbers", /, **parameter: Any) -> FloatArray:
     """Return a float64 array of any shape; refuse non-finite entries without showing them.
 
     Integers are clamped to ±2**53, where float64 is exact: clamping never moves two values apart, whereas rounding
@@ -228,7 +228,7 @@ def finite_values(**parameter: Any) -> FloatArray:
         value = min(max(value, -LARGEST_EXACT_INT), LARGEST_EXACT_INT)
     elif isinstance(value, (list, tuple)) and len(value) == 0:
         return np.empty(0)
-    array = _numeric(name, value, "iuf", "a real number or an array of real numbers")
+    array = _numeric(name, value, "iuf", rule)
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8:
         limit = array.dtype.type(LARGEST_EXACT_INT)
         array = np.minimum(array, limit)
@@ -239,6 +239,20 @@ def finite_values(**parameter: Any) -> FloatArray:
     if not np.isfinite(result).all():
         raise ValueError(f"{name} must be finite: a value of bounded sensitivity is never NaN or infinite")
     return result
+
+
+def utilities(**parameter: Any) -> FloatArray:
+    """Return the utilities of candidates, one finite number each; how many there are is public."""
+    name, given = _one(parameter)
+    rule = "a list or one-dimensional array with one real number for each candidate"
+    if isinstance(given, dict):
+        raise TypeError(f"{name} must be {rule}, got dict: pass list(d.values()), and find the chosen key in list(d)")
+    values = finite_values(rule, **parameter)
+    if values.ndim != 1:
+        raise ValueError(f"{name} must be {rule}, got {values.ndim} dimensions")
+    if not len(values):
+        raise ValueError(f"{name} must have at least one candidate to choose from, got none")
+    return values
 
 
 def as_given(given: Any, values: FloatArray) -> Any:

@@ -543,10 +543,7 @@ def _pick_precisely(utilities: FloatArray, weights: FloatArray | None, scale: fl
 
 def _weighed(utilities: Any, scale: Any) -> tuple[FloatArray, float]:
     size = _scale_in_range(scale=scale)
-    values = _validate.finite_values(utilities=utilities)
-    if values.ndim != 1 or not len(values):
-        raise ValueError("utilities must be one-dimensional, with one number for each candidate and at least one")
-    return values, size
+    return _validate.utilities(utilities=utilities), size
 
 
 def choose_index(utilities: Any, *, scale: float, rng: np.random.Generator | None = None) -> int:

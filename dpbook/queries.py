@@ -1,7 +1,8 @@
-"""Everyday questions, answered with differential privacy: count, sum, mean, variance, histogram, quantiles.
+"""Everyday questions, answered with differential privacy: count, sum, mean, variance, covariance.
 
 Each function takes a column (list, tuple, NumPy array or pandas Series), public bounds and the neighbour relation, and
-returns a `Release`: the value with the interval that the noise leaves open, and what it cost. The way of a release:
+returns a `dpbook.release.Release`: the value with the interval that the noise leaves open, and what it cost. The way of
+a release:
 
     clean every record by one rule  →  add whole numbers  →  noise of the scale that the sensitivity asks for  →  clamp
 
@@ -18,225 +19,30 @@ A person with several rows is declared with `person` (an id for each row) and `m
 rows of each person are kept, and the noise grows with it. Rows without an id are dropped.
 """
 
+import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
-from dpbook import _validate, noise, selection
+from dpbook import _ask, _validate
+from dpbook._ask import Ask
 from dpbook._exact import sqrt_up
-from dpbook._validate import ADD_REMOVE, REPLACE_ONE, FloatArray, IntArray
-from dpbook.gaussian import gaussian_error, gaussian_sigma
-from dpbook.laplace import discrete_laplace_error, laplace_error, laplace_scale
-from dpbook.sensitivity import (
-    _float_chunks,
-    _whole_sum,
-    clipped_sum,
-    count_sensitivity,
-    histogram_sensitivity,
-    keep_rows,
-    sum_sensitivity,
-)
+from dpbook._validate import ADD_REMOVE, REPLACE_ONE, FloatArray
+from dpbook.release import Release
+from dpbook.sensitivity import _float_chunks, _whole_sum, clipped_sum, count_sensitivity, sum_sensitivity
 
 LEVELS = 2**24  # of a mean: a record is a whole number of 2**-24 of the width of the bounds
 HALF_LEVEL = 0.5 + 2.0**-20  # by which rounding to a level moves a record at most, with room for float64's own
 SQUARE_LEVELS = 2**20  # of a variance
 SQUARE_CHUNK = 2**13  # so that a chunk's sum of squares is at most 2**53
 PRODUCT_BITS = 24  # sums of products are cut to whole numbers with a sensitivity of about 2**24
-LARGEST_COUNT = 2**29  # records: beyond, a sum of levels would leave the exact part of float64
 
-
-@dataclass(frozen=True, eq=False)
-class Release:
-    """A private answer with what it cost and how far the noise may have moved it.
-
-    Attributes
-    ----------
-    query
-        What was asked: "count", "mean", …
-    value
-        The private answer.
-    interval
-        Lower and upper end, in the shape of `value`: the answer on the cleaned records lies between them with
-        probability at least ``1 - alpha`` over the noise, entry by entry. Bias from clipping, and sampling error, are
-        not in it; nor, for a sum with private n, a variance or a covariance, is the rounding of the records to public
-        steps, which matters only where n ε is in the millions (see the module). None where no interval follows from
-        public numbers (quantiles: see `rank_error`).
-    alpha
-        Significance level of the interval.
-    scale
-        Scale b of the Laplace noise or standard deviation σ of the Gaussian noise, in the unit of `value` where one
-        noise is added to it, else in that of the parts; for a quantile in ranks.
-    epsilon, delta
-        What the release cost; δ is 0 for pure ε-DP.
-    neighbors
-        The neighbour relation of the guarantee.
-    mechanism
-        "laplace", "discrete_laplace", "gaussian", "exponential", "permute_and_flip" or "randomized_response".
-    keys
-        For one value for each bin or category: its edges or key.
-    parts
-        For an answer that is computed from several private numbers: those numbers. Their cost is *inside* `epsilon`.
-    rank_error
-        For a quantile: the value's rank misses the exact one by at most this many records, with probability at least
-        ``1 - alpha``.
-    """
-
-    query: str
-    value: Any
-    interval: tuple[Any, Any] | None
-    alpha: float
-    scale: float
-    epsilon: float
-    delta: float
-    neighbors: str
-    mechanism: str
-    keys: tuple[Any, ...] = ()
-    parts: dict[str, "Release"] = field(default_factory=dict)
-    rank_error: float | None = None
-
-    def __repr__(self) -> str:
-        delta = f", delta={_validate.all_digits(self.delta)}" if self.delta else ""
-        cost = f"epsilon={_validate.all_digits(self.epsilon)}{delta}, neighbors={self.neighbors!r}, {self.mechanism}"
-        sure = f"{100 * (1 - self.alpha):g} %"
-        if self.keys and self.interval is not None:
-            low, high = self.interval
-            lines = [
-                f"  {_bin(key)}: {_number(v)}  ({_number(a)} to {_number(b)})"
-                for key, v, a, b in list(zip(self.keys, self.value, low, high, strict=True))[:20]
-            ]
-            more = [f"  … {len(self.keys) - 20} more"] if len(self.keys) > 20 else []
-            return "\n".join([f"{self.query}, each with its {sure} noise interval", *lines, *more, f"  {cost}"])
-        if isinstance(self.value, tuple):
-            text = " to ".join(map(_number, self.value))
-        else:
-            text = ", ".join(map(_number, np.atleast_1d(self.value)))
-        if self.interval is not None:
-            low, high = (", ".join(map(_number, np.atleast_1d(end))) for end in self.interval)
-            text += f", {sure} noise interval {low} to {high}"
-        if self.rank_error is not None:
-            text += f", {sure} sure to miss the exact rank by at most {self.rank_error:,.1f} records"
-        return f"{self.query} = {text}\n  {cost}"
-
-
-def _number(value: Any) -> str:
-    return f"{value:,}" if isinstance(value, (int, np.integer)) else f"{float(value):,.6g}"
-
-
-def _bin(key: Any) -> str:
-    return f"{_number(key[0])} to {_number(key[1])}" if isinstance(key, _Bin) else repr(key)
-
-
-class _Bin(tuple):  # type: ignore[type-arg]
-    """A pair of edges, told apart from a key that is a tuple."""
-
-
-# --- what all queries share ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Ask:
-    """The checked parameters that all queries share."""
-
-    epsilon: float
-    delta: float | None
-    neighbors: str
-    alpha: float
-    max_rows: int | None
-    rng: np.random.Generator | None
-
-    @property
-    def kind(self) -> str:
-        return "laplace" if self.delta is None else "gaussian"
-
-    @property
-    def norm(self) -> str:
-        return "l1" if self.delta is None else "l2"
-
-    def size(self, sensitivity: float, whole: bool = False) -> float:
-        """Return the scale of the noise; refuse an ε for which no noise of that size can be drawn."""
-        if self.delta is None:
-            exact = Fraction(sensitivity) / Fraction(self.epsilon)
-            least, most = (0.0, noise.LARGEST_INTEGER_SCALE) if whole else (2.0**-900, 2.0**900)
-            if exact and not least <= exact <= most:
-                change = "larger" if exact > most else "smaller"
-                raise ValueError(f"epsilon must be {change} for noise that can be drawn, got {self.epsilon!r}")
-            return laplace_scale(epsilon=self.epsilon, sensitivity=sensitivity)
-        return gaussian_sigma(epsilon=self.epsilon, delta=self.delta, sensitivity=sensitivity)
-
-    def add(self, value: Any, scale: float) -> Any:
-        if scale == 0.0:
-            return value
-        if self.delta is None:
-            return noise.add_laplace(value, scale=scale, rng=self.rng)
-        return noise.add_gaussian(value, sigma=scale, rng=self.rng)
-
-    def error(self, scale: float, alpha: float | None = None) -> float:
-        """Return the t that the noise passes with probability alpha, with room for the rounding to the grid."""
-        level = self.alpha if alpha is None else alpha
-        if scale == 0.0:
-            return 0.0
-        if self.delta is None:
-            return laplace_error(scale=scale, alpha=level) + scale * 2.0**-20
-        return gaussian_error(sigma=scale, alpha=level) + scale * 2.0**-20
-
-    def release(self, query: str, value: Any, interval: Any, scale: float, **more: Any) -> Release:
-        return Release(
-            query,
-            value,
-            interval,
-            self.alpha,
-            scale,
-            self.epsilon,
-            0.0 if self.delta is None else self.delta,
-            self.neighbors,
-            more.pop("mechanism", self.kind),
-            **more,
-        )
-
-
-def _ask(epsilon: Any, delta: Any, neighbors: Any, alpha: Any, person: Any, max_contributions: Any, rng: Any) -> _Ask:
-    eps = _validate.positive(epsilon=epsilon)
-    d = None if delta is None else _validate.open_unit(delta=delta)
-    relation, level = _validate.neighbors(neighbors), _validate.open_unit(alpha=alpha)
-    rows = None if max_contributions is None else _validate.integer(max_contributions=max_contributions)
-    if (rows is None) != (person is None):
-        raise ValueError(
-            "max_contributions and person must be given together: the most rows of one person, and who each row is "
-            f"from; got max_contributions={_validate.shown(max_contributions)}"
-        )
-    _validate.generator(rng)
-    return _Ask(eps, d, relation, level, rows, rng)
-
-
-def _column(values: Any, person: Any, ask: _Ask) -> npt.NDArray[Any]:
-    """Return the records, only the first `max_contributions` of each person."""
-    column = _validate.column(values=values)
-    if person is not None:
-        column = column[_kept(person, len(column), ask)]
-    if len(column) > LARGEST_COUNT:
-        raise ValueError("values must have at most 2**29 records")
-    return column
-
-
-def _kept(person: Any, length: int, ask: _Ask) -> npt.NDArray[np.bool_]:
-    assert ask.max_rows is not None
-    mask = keep_rows(person, max_rows=ask.max_rows)
-    if len(mask) != length:
-        raise ValueError("values and person must have the same length")
-    return mask
-
-
-def _between(low: Any, high: Any, least: float, most: float) -> tuple[Any, Any]:
-    return min(max(low, least), most), min(max(high, least), most)
-
-
-# --- count, sum ------------------------------------------------------------------------------------------------------
+# --- count, sum -------------------------------------------------------------------------------------------------------
 
 
 def private_count(
@@ -296,31 +102,19 @@ def private_count(
     count = 199, 95 % noise interval 196 to 202
       epsilon=1, neighbors='add_remove', discrete_laplace
     """
-    ask = _ask(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
+    ask = _ask.checked(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
     size = count_sensitivity(neighbors=ask.neighbors, max_rows=ask.max_rows or 1)
     scale = ask.size(float(size), whole=True)
-    column = _entries(values)
+    column = _ask.entries(values)
     mask = None
     if where is not None:
         mask = _condition(where, len(column))
     if person is not None:
-        kept = _kept(person, len(column), ask)
+        kept = _ask.kept_rows(person, len(column), ask)
         mask = kept if mask is None else mask & kept
     number = len(column) if mask is None else int(np.count_nonzero(mask))
-    value, interval, kind = _noisy_counts(np.array([number]), ask, scale)
+    value, interval, kind = _ask.noisy_counts(np.array([number]), ask, scale)
     return ask.release("count", value[0].item(), (interval[0][0].item(), interval[1][0].item()), scale, mechanism=kind)
-
-
-def _entries(values: Any) -> Any:
-    """Return a column of anything: only its length matters."""
-    if isinstance(values, (list, tuple, range)):
-        return values
-    if isinstance(values, np.ma.MaskedArray) or not hasattr(values, "__array__"):
-        return _validate.column(values=values)
-    array = np.asarray(values)
-    if array.ndim != 1:
-        raise ValueError(f"values must be one-dimensional data, got {array.ndim} dimensions")
-    return array
 
 
 def _condition(where: Any, length: int) -> npt.NDArray[np.bool_]:
@@ -334,18 +128,6 @@ def _condition(where: Any, length: int) -> npt.NDArray[np.bool_]:
         return column
     with np.errstate(all="ignore"):  # a long double may be beyond float64
         return np.asarray(np.nan_to_num(column.astype(np.float64), nan=0.0) != 0)
-
-
-def _noisy_counts(counts: IntArray, ask: _Ask, scale: float) -> tuple[Any, tuple[Any, Any], str]:
-    """Return counts with noise, clamped at 0, with their intervals, and the mechanism."""
-    if ask.delta is None:
-        noisy: Any = noise.add_discrete_laplace(counts, scale=scale, rng=ask.rng)
-        error: Any = min(discrete_laplace_error(scale=scale, alpha=ask.alpha), 2**62)
-        kind = "discrete_laplace"
-    else:
-        noisy = ask.add(counts, scale)
-        error, kind = ask.error(scale), "gaussian"
-    return np.maximum(noisy, 0), (np.maximum(noisy - error, 0), np.maximum(noisy + error, 0)), kind
 
 
 def private_sum(
@@ -403,19 +185,19 @@ def private_sum(
     sum = 9,289.59, 95 % noise interval 9,139.81 to 9,439.38
       epsilon=1, neighbors='add_remove', laplace
     """
-    ask = _ask(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
+    ask = _ask.checked(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
     lower, upper = _sum_bounds(bounds=bounds)
     least, most = (0.0 if lower >= 0 else -math.inf), (0.0 if upper <= 0 else math.inf)
     if ask.neighbors == REPLACE_ONE and ask.max_rows is None:
-        return _sum_of_public_n(_column(values, person, ask), lower, upper, least, most, ask)
+        return _sum_of_public_n(_ask.column(values, person, ask), lower, upper, least, most, ask)
     scale = ask.size(sum_sensitivity(bounds=bounds, neighbors=ask.neighbors, max_rows=ask.max_rows))
-    exact = clipped_sum(_column(values, person, ask), bounds=bounds)
+    exact = clipped_sum(_ask.column(values, person, ask), bounds=bounds)
     noisy, t = ask.add(exact, scale), ask.error(scale)
-    return ask.release("sum", min(max(noisy, least), most), _between(noisy - t, noisy + t, least, most), scale)
+    return ask.release("sum", min(max(noisy, least), most), _ask.between(noisy - t, noisy + t, least, most), scale)
 
 
 def _sum_of_public_n(
-    column: npt.NDArray[Any], lower: float, upper: float, least: float, most: float, ask: _Ask
+    column: npt.NDArray[Any], lower: float, upper: float, least: float, most: float, ask: Ask
 ) -> Release:
     """Return n L plus a noisy sum of the places between the bounds.
 
@@ -427,7 +209,7 @@ def _sum_of_public_n(
     unit, start = (Fraction(upper) - Fraction(lower)) / LEVELS, n * Fraction(lower)
     value, low, high = (float(start + unit * Fraction(end)) for end in (noisy, noisy - t, noisy + t))
     ends = math.nextafter(low, -math.inf), math.nextafter(high, math.inf)  # the value may be far larger than the noise
-    return ask.release("sum", min(max(value, least), most), _between(*ends, least, most), scale * float(unit))
+    return ask.release("sum", min(max(value, least), most), _ask.between(*ends, least, most), scale * float(unit))
 
 
 def _sum_bounds(**parameter: Any) -> tuple[float, float]:
@@ -439,7 +221,7 @@ def _sum_bounds(**parameter: Any) -> tuple[float, float]:
     return lower, upper
 
 
-# --- mean ------------------------------------------------------------------------------------------------------------
+# --- mean -------------------------------------------------------------------------------------------------------------
 
 
 def private_mean(
@@ -525,14 +307,14 @@ def private_mean(
     count = 4,996.94, 95 % noise interval 4,988.72 to 5,005.17
       epsilon=0.5, neighbors='add_remove', laplace
     """
-    ask = _ask(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
+    ask = _ask.checked(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
     lower, upper = _sum_bounds(bounds=bounds)
     width = upper - lower
     people = _public_n(n, ask, "mean")
     rows = ask.max_rows or 1
     changes = 1 if people is not None or ask.neighbors == ADD_REMOVE else 2
     scale = ask.size(_pair_sensitivity(rows, changes, ask.norm))
-    column = _column(values, person, ask)
+    column = _ask.column(values, person, ask)
     if people is not None:
         _of_length(column, people, "values")
     total = _level_sum(column, lower, upper)
@@ -564,7 +346,7 @@ def _pair_sensitivity(rows: int, changes: int, norm: str) -> float:
     return sqrt_up(Fraction(2 * (rows * LEVELS) ** 2))
 
 
-def _public_n(n: Any, ask: _Ask, query: str) -> int | None:
+def _public_n(n: Any, ask: Ask, query: str) -> int | None:
     if n is None:
         return None
     people = _validate.integer(n=n)
@@ -597,17 +379,17 @@ def _levels(
 
 
 def _combined(
-    query: str, pair: FloatArray, weights: tuple[float, float], scale: float, ask: _Ask, lower: float, upper: float
+    query: str, pair: FloatArray, weights: tuple[float, float], scale: float, ask: Ask, lower: float, upper: float
 ) -> Release:
     """Return a weighted sum of the pair as a release of its own."""
     value = float(pair @ np.array(weights))
     t = _two_noises(abs(weights[0]), abs(weights[1]), scale, ask)
     least, most = (0.0 if lower >= 0 else -math.inf), (0.0 if upper <= 0 else math.inf)
     size = scale * (math.hypot(*weights) if ask.delta is not None else max(map(abs, weights)))
-    return ask.release(query, min(max(value, least), most), _between(value - t, value + t, least, most), size)
+    return ask.release(query, min(max(value, least), most), _ask.between(value - t, value + t, least, most), size)
 
 
-def _two_noises(a: float, b: float, scale: float, ask: _Ask) -> float:
+def _two_noises(a: float, b: float, scale: float, ask: Ask) -> float:
     """Return the t that ``|a X + b Y|`` passes with probability alpha, for independent noises of this scale.
 
     For Laplace noises of scale 1 the tail is ``(a² exp(-t/a) - b² exp(-t/b)) / (a² - b²)``.
@@ -625,7 +407,7 @@ def _two_noises(a: float, b: float, scale: float, ask: _Ask) -> float:
     return scale * a * (high + 2.0**-19)  # with room for the rounding of both to the grid
 
 
-def _passes(x: float, a: float, b: float, scale: float, ask: _Ask) -> bool:
+def _passes(x: float, a: float, b: float, scale: float, ask: Ask) -> bool:
     """Return whether x is above `_two_noises` of the same arguments, without solving for that."""
     if ask.delta is not None:
         return x > ask.error(scale * math.hypot(a, b))
@@ -644,7 +426,7 @@ def _tail(t: float, ratio: float) -> float:
     return math.exp(-t) * (1 - ratio * ratio * math.exp(-t * gap)) / (1 - ratio * ratio)
 
 
-def _share_interval(a: float, b: float, scale: float, ask: _Ask) -> tuple[float, float]:
+def _share_interval(a: float, b: float, scale: float, ask: Ask) -> tuple[float, float]:
     """Return the smallest interval of all m in [0, 1] with ``|(1 - m) a - m b| <= quantile of that noise``.
 
     The left side is linear in m and the quantile convex, so what lies below the interval is one piece, found by
@@ -669,7 +451,7 @@ def _share_interval(a: float, b: float, scale: float, ask: _Ask) -> tuple[float,
     return (low, high) if low <= high else (0.0, 1.0)
 
 
-# --- variance, covariance --------------------------------------------------------------------------------------------
+# --- variance, covariance ---------------------------------------------------------------------------------------------
 
 
 def private_variance(
@@ -744,24 +526,21 @@ def private_variance(
     variance = 828.418, 95 % noise interval 816.438 to 840.399
       epsilon=0.5, neighbors='replace_one', laplace
     """
-    ask = _ask(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
+    ask = _ask.checked(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
     lower, upper = _sum_bounds(bounds=bounds)
     people = _public_n(n, ask, "variance")
     degrees = _degrees(ddof, people)
     unit = ((upper - lower) / SQUARE_LEVELS) ** 2
     if people is not None:
         shift, scale, factor = _product_plan(people, degrees, ask)
-        column = _of_length(_column(values, person, ask), people, "values")
+        column = _of_length(_ask.column(values, person, ask), people, "values")
         first, second = _moments(column, lower, upper)
         noisy = ask.add(float((people * second - first**2) >> shift), scale)
         return _product_release(
             "variance", noisy, scale, unit * factor, 0.0, (upper - lower) ** 2, people, degrees, ask
         )
-    rows, changes = ask.max_rows or 1, 1 if ask.neighbors == ADD_REMOVE else 2
-    shift = 2 * (SQUARE_LEVELS.bit_length() - 1) - PRODUCT_BITS
-    each = rows << PRODUCT_BITS  # cutting off the last digits adds less than 1 to the change of each number
-    scale = ask.size(float(each * changes + 3) if ask.norm == "l1" else sqrt_up(Fraction(changes * each**2)) + 2)
-    column = _column(values, person, ask)
+    shift, scale = _joint_plan(3, ask)
+    column = _ask.column(values, person, ask)
     first, second = _moments(column, lower, upper)
     sums = (
         len(column) * SQUARE_LEVELS**2 - 2 * SQUARE_LEVELS * first + second,
@@ -777,7 +556,7 @@ def private_variance(
     one = 2.0**PRODUCT_BITS
     total = float(noisy.sum()) / one
     count = ask.release(
-        "count", max(total, 0.0), _between(total - 3 * t / one, total + 3 * t / one, 0.0, math.inf), scale / one
+        "count", max(total, 0.0), _ask.between(total - 3 * t / one, total + 3 * t / one, 0.0, math.inf), scale / one
     )
     parts = {"count": count}
     return ask.release("variance", share * most, (low * most, high * most), scale / one, parts=parts)
@@ -792,7 +571,7 @@ def _degrees(ddof: Any, people: int | None) -> int:
     return degrees
 
 
-def _product_plan(people: int, degrees: int, ask: _Ask) -> tuple[int, float, float]:
+def _product_plan(people: int, degrees: int, ask: Ask) -> tuple[int, float, float]:
     """Return how many binary digits of ``n Σxy - Σx Σy`` to cut off, the scale of the noise, and the unit.
 
     ``n Σxy - Σx Σy`` is a sum over the pairs of people, of which n - 1 change, each by at most SQUARE_LEVELS². Cutting
@@ -811,7 +590,7 @@ def _of_length(column: npt.NDArray[Any], people: int, name: str) -> npt.NDArray[
 
 
 def _product_release(
-    query: str, noisy: float, scale: float, unit: float, least: float, most: float, people: int, degrees: int, ask: _Ask
+    query: str, noisy: float, scale: float, unit: float, least: float, most: float, people: int, degrees: int, ask: Ask
 ) -> Release:
     largest = most / 4 * (people / (people - degrees))
     smallest = least / 4 * (people / (people - degrees))
@@ -947,33 +726,38 @@ def private_covariance(
     second_bounds: tuple[float, float],
     epsilon: float,
     neighbors: str,
-    n: int,
+    n: int | None = None,
     ddof: int = 0,
     delta: float | None = None,
+    person: Any = None,
+    max_contributions: int | None = None,
     alpha: float = 0.05,
     rng: np.random.Generator | None = None,
 ) -> Release:
-    """Return a private covariance of two clipped columns, with ε-DP (or (ε, δ)-DP) under replace-one with public n.
+    """Return a private covariance of two clipped columns, with ε-DP (or (ε, δ)-DP) in all under the stated relation.
 
-    Noise of scale ``(U1 - L1) (U2 - L2) / (n ε)`` is added.
+    With a public `n` ("replace_one" only), noise of scale ``(U1 - L1) (U2 - L2) / (n ε)`` is added to the covariance.
+    Without it, four noisy numbers are released together, of which the covariance follows.
 
     Parameters
     ----------
     first, second : array_like
-        One-dimensional records, one of each a person, in the same order; one that is no number counts as the middle of
+        One-dimensional records, one of each a row, in the same order; one that is no number counts as the middle of
         its bounds. Left untouched.
     first_bounds, second_bounds : tuple of float
         Public bounds (L1, U1) and (L2, U2).
     epsilon : float
-        Privacy parameter ε > 0 of this release.
-    neighbors : {"replace_one"}
-        The neighbour relation of the guarantee; "add_remove" is refused with the reason.
-    n : int
-        The public number of people.
+        Privacy parameter ε > 0 of this release, of everything in it.
+    neighbors : {"add_remove", "replace_one"}
+        The neighbour relation of the guarantee.
+    n : int, optional
+        The public number of people, one row each; "replace_one" only. None: it is private.
     ddof : {0, 1}, optional
-        As in `numpy.cov`, whose default is 1.
+        As in `numpy.cov`, whose default is 1; 1 needs a public n.
     delta : float, optional
         Given: Gaussian noise with this δ in (0, 1). None: Laplace noise, pure ε-DP.
+    person, max_contributions : array_like and int, optional
+        Who each row is from, and the most rows to keep of one person; without `n` only.
     alpha : float, optional
         Significance level of the interval.
     rng : numpy.random.Generator, optional
@@ -982,509 +766,169 @@ def private_covariance(
     Returns
     -------
     Release
-        Within what the bounds allow.
+        Within what the bounds allow. Without `n` the interval is wider than needed: it covers all covariances of a box
+        that holds the four numbers. `parts` holds the "count", the "first_sum", the "second_sum" and the "product_sum"
+        that follow from them. Each interval holds with probability ``1 - alpha`` by itself; their ε is the same ε, paid
+        once.
 
     Raises
     ------
     TypeError, ValueError
-        When a parameter breaks its rule, before data is touched; or a column is no one-dimensional numeric one.
+        When a parameter breaks its rule, before data is touched; or a column is no one-dimensional numeric one, or the
+        two have different lengths.
 
     Notes
     -----
-    The covariance is the sum of ``(x_i - x_j) (y_i - y_j)`` over the pairs of people, over n². With all scaled to
-    [0, 1] and the other person at (a, b), such a product is largest and least at a corner, and the two differ by at
-    most 1; so each of the n - 1 pairs that change does so by at most ``(U1 - L1) (U2 - L2)``.
+    For public n: the covariance is the sum of ``(x_i - x_j) (y_i - y_j)`` over the pairs of people, over n². With all
+    scaled to [0, 1] and the other person at (a, b), such a product is largest and least at a corner, and the two differ
+    by at most 1; so each of the n - 1 pairs that change does so by at most ``(U1 - L1) (U2 - L2)``.
+
+    For private n, with all scaled to [0, 1], the four numbers are the sums of ``(1 - x) (1 - y)``, ``x (1 - y)``,
+    ``(1 - x) y`` and ``x y``. They add up to 1 for every row, which is thus their joint L1 sensitivity under
+    add/remove, and ``covariance = (B11 B00 - B10 B01) / (B00 + B10 + B01 + B11)²``. The sums of x, y and their product
+    weigh the four with the values at the corners, as these are linear in x and in y.
 
     References
     ----------
-    The pair formula in the notes; the tests confirm it by enumeration.
+    The pair formula in the notes; the tests confirm it by enumeration. For private n the product of Bernstein
+    polynomials of degree 1, as `private_variance` has those of degree 2.
 
     Examples
     --------
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)  # seeded: not private
     >>> x = np.linspace(0, 1, 1000)
-    >>> private_covariance(
-    ...     x, 2 * x, first_bounds=(0, 1), second_bounds=(0, 2), n=1000, epsilon=1.0, neighbors="replace_one", rng=rng
-    ... )
+    >>> ask = {"first_bounds": (0, 1), "second_bounds": (0, 2), "epsilon": 1.0, "rng": rng}
+    >>> private_covariance(x, 2 * x, n=1000, neighbors="replace_one", **ask)
     covariance = 0.164586, 95 % noise interval 0.158601 to 0.170572
       epsilon=1, neighbors='replace_one', laplace
+    >>> private_covariance(x, 2 * x, neighbors="add_remove", **ask)
+    covariance = 0.166659, 95 % noise interval 0.157901 to 0.175416
+      epsilon=1, neighbors='add_remove', laplace
     """
-    ask = _ask(epsilon, delta, neighbors, alpha, None, None, rng)
-    lower, upper = _sum_bounds(first_bounds=first_bounds)
-    lower2, upper2 = _sum_bounds(second_bounds=second_bounds)
-    people = _validate.integer(n=n)
-    _public_n(people, ask, "covariance")
+    ask = _ask.checked(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
+    bounds = _sum_bounds(first_bounds=first_bounds), _sum_bounds(second_bounds=second_bounds)
+    people = _public_n(n, ask, "covariance")
     degrees = _degrees(ddof, people)
-    unit = (upper - lower) / SQUARE_LEVELS * ((upper2 - lower2) / SQUARE_LEVELS)
-    shift, scale, factor = _product_plan(people, degrees, ask)
-    x = _of_length(_validate.column(first=first), people, "first")
-    y = _of_length(_validate.column(second=second), people, "second")
-    sums = [0, 0, 0]
+    widths = [upper - lower for lower, upper in bounds]
+    if people is not None:
+        shift, scale, factor = _product_plan(people, degrees, ask)
+    else:
+        shift, scale = _joint_plan(4, ask)
+    x, y = _validate.column(first=first), _validate.column(second=second)
+    if people is not None:
+        x, y = _of_length(x, people, "first"), _of_length(y, people, "second")
+    elif len(x) != len(y):
+        raise ValueError("first and second must have the same length")
+    if person is not None:
+        kept = _ask.kept_rows(person, len(x), ask)
+        x, y = x[kept], y[kept]
+    if len(x) > _ask.LARGEST_COUNT:
+        raise ValueError("first must have at most 2**29 records")
+    sums = _product_moments(x, y, bounds)
+    if people is not None:
+        noisy = ask.add(float((people * sums[2] - sums[0] * sums[1]) >> shift), scale)
+        unit, most = widths[0] / SQUARE_LEVELS * (widths[1] / SQUARE_LEVELS), widths[0] * widths[1]
+        return _product_release("covariance", noisy, scale, unit * factor, -most, most, people, degrees, ask)
+    one, (in_first, in_second, both) = SQUARE_LEVELS, sums
+    corners = (
+        (len(x) * one - in_first - in_second) * one + both,
+        in_first * one - both,
+        in_second * one - both,
+        both,
+    )
+    return _joint_covariance(ask.add(np.array([float(s >> shift) for s in corners]), scale), scale, bounds, ask)
+
+
+def _product_moments(
+    x: npt.NDArray[Any], y: npt.NDArray[Any], bounds: tuple[tuple[float, float], tuple[float, float]]
+) -> tuple[int, int, int]:
+    """Return the sums of the levels (0 to SQUARE_LEVELS) of x, of y, and of their products, exactly."""
+    first = second = both = 0
     with np.errstate(all="ignore"):
-        pairs = zip(
-            _levels(x, lower, upper, SQUARE_LEVELS, SQUARE_CHUNK),
-            _levels(y, lower2, upper2, SQUARE_LEVELS, SQUARE_CHUNK),
-            strict=True,
+        of_x, of_y = (
+            _levels(column, *limits, SQUARE_LEVELS, SQUARE_CHUNK) for column, limits in zip((x, y), bounds, strict=True)
         )
-        for a, b in pairs:
-            sums[0] += _whole_sum(a, 0, SQUARE_LEVELS, SQUARE_LEVELS // 2)
-            sums[1] += _whole_sum(b, 0, SQUARE_LEVELS, SQUARE_LEVELS // 2)
-            sums[2] += int(np.dot(a, b))
-    noisy = ask.add(float((people * sums[2] - sums[0] * sums[1]) >> shift), scale)
+        for a, b in zip(of_x, of_y, strict=True):
+            first += _whole_sum(a, 0, SQUARE_LEVELS, SQUARE_LEVELS // 2)
+            second += _whole_sum(b, 0, SQUARE_LEVELS, SQUARE_LEVELS // 2)
+            both += int(np.dot(a, b))
+    return first, second, both
+
+
+def _joint_plan(numbers: int, ask: Ask) -> tuple[int, float]:
+    """Return how many binary digits to cut off joint sums that add up to SQUARE_LEVELS² a record, and the scale.
+
+    Cutting off the last digits adds less than 1 to the change of each number: in L2 less than 2, for up to four.
+    """
+    each = (ask.max_rows or 1) << PRODUCT_BITS
+    changes = 1 if ask.neighbors == ADD_REMOVE else 2
+    size = float(each * changes + numbers) if ask.norm == "l1" else sqrt_up(Fraction(changes * each**2)) + 2
+    return 2 * (SQUARE_LEVELS.bit_length() - 1) - PRODUCT_BITS, ask.size(size)
+
+
+def _joint_covariance(
+    noisy: FloatArray, scale: float, bounds: tuple[tuple[float, float], tuple[float, float]], ask: Ask
+) -> Release:
+    """Return the covariance and its parts from four noisy numbers: at (L1, L2), (U1, L2), (L1, U2) and (U1, U2)."""
+    one, t = 2.0**PRODUCT_BITS, ask.error(scale, ask.alpha / 4) + 1.0  # 1: the digits that were cut off
+    (lower, upper), (lower2, upper2) = bounds
     most = (upper - lower) * (upper2 - lower2)
-    return _product_release("covariance", noisy, scale, unit * factor, -most, most, people, degrees, ask)
-
-
-# --- histogram -------------------------------------------------------------------------------------------------------
-
-
-def private_histogram(
-    values: Any,
-    *,
-    epsilon: float,
-    neighbors: str,
-    edges: Any = None,
-    categories: Any = None,
-    delta: float | None = None,
-    person: Any = None,
-    max_contributions: int | None = None,
-    alpha: float = 0.05,
-    rng: np.random.Generator | None = None,
-) -> Release:
-    """Return private counts for all public bins or categories, with ε-DP (or (ε, δ)-DP) in all under the relation.
-
-    One record is in one bin, so the whole histogram costs what one count does under add/remove, with noise of scale
-    1/ε; under replace-one a record can leave one bin and enter another, and the scale is 2/ε.
-
-    Parameters
-    ----------
-    values : array_like
-        One-dimensional records. Left untouched.
-    epsilon : float
-        Privacy parameter ε > 0 of the whole histogram.
-    neighbors : {"add_remove", "replace_one"}
-        The neighbour relation of the guarantee.
-    edges : array_like, optional
-        Public, increasing edges. A bin holds its left edge and not its right one, except the last, which holds both. A
-        record outside is in the first or last bin, and one that is no number in that of the middle of the edges.
-    categories : list or tuple, optional
-        Public, distinct keys, in the order of the answer. A record that is none of them is left out; None as a key
-        counts the missing ones. Equal is equal: True is counted as 1, but the 0.1 of a float32 column is not 0.1.
-        Exactly one of `edges` and `categories` must be given.
-    delta : float, optional
-        Given: Gaussian noise with this δ in (0, 1). None: discrete Laplace noise, pure ε-DP.
-    person, max_contributions : array_like and int, optional
-        Who each row is from, and the most rows to keep of one person, over all bins together.
-    alpha : float, optional
-        Significance level of the interval of each entry.
-    rng : numpy.random.Generator, optional
-        None (the default) draws from the operating system's entropy. A seeded release is NOT private.
-
-    Returns
-    -------
-    Release
-        An array of counts ≥ 0, one for each of `keys`, whatever the data holds.
-
-    Raises
-    ------
-    TypeError, ValueError
-        When a parameter breaks its rule, before data is touched; or the values are no one-dimensional column.
-
-    References
-    ----------
-    Dwork, McSherry, Nissim, Smith (2006), Sec. 2; Ghosh, Roughgarden, Sundararajan (2009), for the noise.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)  # seeded: not private
-    >>> ways = ["bus", "car", "car", "foot"] * 50
-    >>> private_histogram(ways, categories=["bus", "car", "tram"], epsilon=1, neighbors="add_remove", rng=rng)
-    histogram, each with its 95 % noise interval
-      'bus': 49  (46 to 52)
-      'car': 100  (97 to 103)
-      'tram': 0  (0 to 3)
-      epsilon=1, neighbors='add_remove', discrete_laplace
-    """
-    ask = _ask(epsilon, delta, neighbors, alpha, person, max_contributions, rng)
-    if (edges is None) == (categories is None):
-        raise ValueError("edges or categories must be given, and only one of them")
-    keys: tuple[Any, ...]
-    if edges is not None:
-        limits = _edges(edges)
-        keys = tuple(_Bin(pair) for pair in zip(limits[:-1].tolist(), limits[1:].tolist(), strict=True))
-    else:
-        table = _validate.categories(categories=categories)
-        keys = tuple(table)
-    size = histogram_sensitivity(neighbors=ask.neighbors, norm=ask.norm, max_rows_per_group=ask.max_rows or 1)
-    scale = ask.size(size, whole=True)
-    if edges is not None:
-        counts = _bin_counts(_column(values, person, ask), limits)
-    else:
-        column = _entries(values)
-        if person is not None:
-            kept = _kept(person, len(column), ask)
-            plain = not isinstance(column, np.ndarray)
-            column = [x for x, keep in zip(column, kept, strict=True) if keep] if plain else column[kept]
-        counts = _category_counts(column, table)
-    value, interval, kind = _noisy_counts(counts, ask, scale)
-    return ask.release("histogram", value, interval, scale, mechanism=kind, keys=keys)
-
-
-def _category_counts(column: Any, table: dict[Any, int]) -> IntArray:
-    whole = isinstance(column, np.ndarray) and column.dtype.kind in "iu"
-    if whole and all(type(key) is int and abs(key) < 2**31 for key in table) and max(table) - min(table) < 2**16:
-        least, most = min(table), max(table)
-        counts = np.zeros(most - least + 3, dtype=np.int64)
-        for start in range(0, len(column), 2**15):  # what lies beyond is counted at both ends, and left out
-            near = np.clip(column[start : start + 2**15].astype(np.float64), least - 1, most + 1)
-            counts += np.bincount((near - (least - 1)).astype(np.int64), minlength=len(counts))
-        return np.asarray(counts[np.array(list(table)) - (least - 1)])
-    places = _validate.codes(table, values=column)
-    return np.bincount(places + 1, minlength=len(table) + 1)[1:].astype(np.int64)
-
-
-def _edges(edges: Any) -> FloatArray:
-    limits = _validate.finite_array(edges=edges)
-    if limits.ndim != 1 or len(limits) < 2:
-        raise ValueError(f"edges must be a list of at least two numbers, got {_validate.shown(edges)}")
-    if not (np.diff(limits) > 0).all():
-        raise ValueError(f"edges must increase, got {_validate.shown(edges)}")
-    return limits + 0.0
-
-
-def _bin_counts(column: npt.NDArray[Any], edges: FloatArray) -> IntArray:
-    last = len(edges) - 2
-    middle = edges[0] / 2 + edges[-1] / 2
-    counts = np.zeros(last + 1, dtype=np.int64)
-    with np.errstate(all="ignore"):
-        for x in _float_chunks(column):
-            np.clip(x, edges[0], edges[-1], out=x)
-            if math.isnan(float(np.add.reduce(x))):
-                x[np.isnan(x)] = middle
-            x.sort()  # so that a few edges are looked up among many records, and not the other way round
-            passed = np.searchsorted(x, edges[1:-1], side="left")
-            counts += np.diff(passed, prepend=0, append=len(x))
-    return counts
-
-
-# --- quantiles -------------------------------------------------------------------------------------------------------
-
-
-def private_quantiles(
-    values: Any,
-    *,
-    q: Any,
-    bounds: tuple[float, float],
-    epsilon: float,
-    neighbors: str,
-    step: float | None = None,
-    person: Any = None,
-    max_contributions: int | None = None,
-    alpha: float = 0.05,
-    rng: np.random.Generator | None = None,
-) -> Release:
-    """Return private quantiles, with ε-DP in all under the stated relation.
-
-    Each of k quantiles is drawn by `dpbook.selection.exponential_quantile` with ε/k; then they are put in order.
-
-    Parameters
-    ----------
-    values : array_like
-        One-dimensional records, each rounded to the nearest point; one that is no number counts as the middle of the
-        bounds. Left untouched.
-    q : float or list of float
-        Which quantiles, from 0 to 1.
-    bounds : tuple of float
-        Public bounds (L, U).
-    epsilon : float
-        Privacy parameter ε > 0 of all quantiles together.
-    neighbors : {"add_remove", "replace_one"}
-        The neighbour relation of the guarantee.
-    step : float, optional
-        Public distance of the points that a quantile can be, for whole numbers 1; None: about 2**-48 of the width.
-    person, max_contributions : array_like and int, optional
-        Who each row is from, and the most rows to keep of one person.
-    alpha : float, optional
-        Significance level of `rank_error`, for all quantiles together.
-    rng : numpy.random.Generator, optional
-        None (the default) draws from the operating system's entropy. A seeded release is NOT private.
-
-    Returns
-    -------
-    Release
-        A float, or an array where `q` is a list. No interval follows from public numbers: how far a rank moves a value
-        depends on the data. `rank_error` bounds the miss in records, and is larger than what is seen in practice.
-
-    Raises
-    ------
-    TypeError, ValueError
-        When a parameter breaks its rule, before data is touched; or the values are no one-dimensional numeric column.
-
-    References
-    ----------
-    Smith (2011), Alg. 2; McSherry, Talwar (2007), Thm. 8, for the bound on the rank.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)  # seeded: not private
-    >>> ages = np.arange(18, 91).repeat(20)
-    >>> ask = {"bounds": (0, 120), "step": 1, "epsilon": 1, "neighbors": "add_remove"}
-    >>> private_quantiles(ages, q=[0.25, 0.75], **ask, rng=rng).value
-    array([36., 72.])
-    """
-    ask = _ask(epsilon, None, neighbors, alpha, person, max_contributions, rng)
-    parts = _validate.finite_array(q=q)
-    if parts.ndim > 1 or not parts.size:
-        raise ValueError(f"q must be a number or a list of numbers from 0 to 1, got {_validate.shown(q)}")
-    wanted = np.atleast_1d(parts).tolist()
-    if not all(0.0 <= part <= 1.0 for part in wanted):
-        raise ValueError(f"q must be from 0 to 1, got {_validate.shown(q)}")
-    each = ask.epsilon / len(wanted)
-    while Fraction(each) * len(wanted) > Fraction(ask.epsilon):
-        each = math.nextafter(each, 0.0)
-    _, first, last = selection.quantile_points(bounds=bounds, step=step)
-    ranks = max(
-        selection.quantile_sensitivity(q=part, neighbors=ask.neighbors, max_rows=ask.max_rows) for part in wanted
-    )
-    scale = math.ldexp(selection._quantile_scale(each, ranks, epsilon), -selection.RANK_BITS)
-    column = _column(values, person, ask)
-    found = [
-        selection.exponential_quantile(
-            column,
-            q=part,
-            bounds=bounds,
-            epsilon=each,
-            neighbors=ask.neighbors,
-            step=step,
-            max_rows=ask.max_rows,
-            rng=ask.rng,
+    share = min(max(_covariance_share(*np.maximum(noisy, 0.0).tolist()), -0.25), 0.25)
+    ends = ([max(x - t, 0.0) for x in noisy.tolist()], [max(x + t, 0.0) for x in noisy.tolist()])
+    low, high = _covariance_box(*ends)
+    corners = [(lower, lower2), (upper, lower2), (lower, upper2), (upper, upper2)]
+    parts = {
+        name: _weighted(name, noisy / one, [of(*corner) for corner in corners], scale / one, t / one, ask)
+        for name, of in (
+            ("count", lambda x, y: 1.0),
+            ("first_sum", lambda x, y: x),
+            ("second_sum", lambda x, y: y),
+            ("product_sum", lambda x, y: x * y),
         )
-        for part in wanted
-    ]
-    value = np.empty(len(found))
-    value[np.argsort(wanted, kind="stable")] = np.sort(found)
-    miss = scale * (math.log(last - first + 1) - math.log(ask.alpha / len(wanted)))
-    given = float(value[0]) if parts.ndim == 0 else value
-    kind = "permute_and_flip" if last - first < selection.FEW_POINTS else "exponential"
-    return ask.release("quantile", given, None, scale, mechanism=kind, rank_error=miss)
+    }
+    return ask.release("covariance", share * most, (low * most, high * most), scale / one, parts=parts)
 
 
-def private_median(
-    values: Any,
-    *,
-    bounds: tuple[float, float],
-    epsilon: float,
-    neighbors: str,
-    step: float | None = None,
-    person: Any = None,
-    max_contributions: int | None = None,
-    alpha: float = 0.05,
-    rng: np.random.Generator | None = None,
-) -> Release:
-    """Return a private median, with ε-DP under the stated relation: `private_quantiles` with ``q=0.5``.
-
-    Parameters
-    ----------
-    values : array_like
-        One-dimensional records, each rounded to the nearest point; one that is no number counts as the middle of the
-        bounds. Left untouched.
-    bounds : tuple of float
-        Public bounds (L, U).
-    epsilon : float
-        Privacy parameter ε > 0.
-    neighbors : {"add_remove", "replace_one"}
-        The neighbour relation of the guarantee.
-    step : float, optional
-        Public distance of the points that the median can be, for whole numbers 1; None: about 2**-48 of the width.
-    person, max_contributions : array_like and int, optional
-        Who each row is from, and the most rows to keep of one person.
-    alpha : float, optional
-        Significance level of `rank_error`.
-    rng : numpy.random.Generator, optional
-        None (the default) draws from the operating system's entropy. A seeded release is NOT private.
-
-    Returns
-    -------
-    Release
-        See `private_quantiles`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        When a parameter breaks its rule, before data is touched; or the values are no one-dimensional numeric column.
-
-    References
-    ----------
-    See `private_quantiles`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)  # seeded: not private
-    >>> ages = np.arange(18, 91).repeat(20)
-    >>> private_median(ages, bounds=(0, 120), step=1, epsilon=0.5, neighbors="add_remove", rng=rng).value
-    54.0
-    """
-    of = private_quantiles(
-        values,
-        q=0.5,
-        bounds=bounds,
-        epsilon=epsilon,
-        neighbors=neighbors,
-        step=step,
-        person=person,
-        max_contributions=max_contributions,
-        alpha=alpha,
-        rng=rng,
-    )
-    return replace(of, query="median")
-
-
-def private_bounds(
-    values: Any,
-    *,
-    epsilon: float,
-    neighbors: str,
-    magnitudes: tuple[float, float],
-    failure_prob: float = 0.01,
-    person: Any = None,
-    max_contributions: int | None = None,
-    rng: np.random.Generator | None = None,
-) -> Release:
-    """Return private bounds for later queries, with ε-DP under the stated relation, from a histogram of powers of two.
-
-    The records are counted by sign and by power of two, with noise, and the bounds are the ends of the outermost bins
-    that hold more than noise would. Use them as `bounds` of what follows: that costs an ε of its own.
-
-    Parameters
-    ----------
-    values : array_like
-        One-dimensional records; one that is no number counts as 0. Left untouched.
-    epsilon : float
-        Privacy parameter ε > 0 of choosing the bounds.
-    neighbors : {"add_remove", "replace_one"}
-        The neighbour relation of the guarantee.
-    magnitudes : tuple of float
-        Public: the smallest size that is told from 0, and the largest that is possible: (1, 1e9) for money.
-    failure_prob : float, optional
-        With this probability at most, noise alone makes some empty bin count.
-    person, max_contributions : array_like and int, optional
-        Who each row is from, and the most rows to keep of one person.
-    rng : numpy.random.Generator, optional
-        None (the default) draws from the operating system's entropy. A seeded release is NOT private.
-
-    Returns
-    -------
-    Release
-        `value` is the pair (lower, upper): each 0 or a power of two, with its sign. Records in bins with few others are
-        clipped by these bounds; that is the point. With little data or ε, the bin with the largest noisy count is
-        taken.
-
-    Raises
-    ------
-    TypeError, ValueError
-        When a parameter breaks its rule, before data is touched; or the values are no one-dimensional numeric column.
-
-    References
-    ----------
-    Wilson et al. (2020), Differentially private SQL with bounded user contribution, Sec. 5.1.1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)  # seeded: not private
-    >>> income = np.linspace(18_000, 70_000, 5_000)
-    >>> private_bounds(income, epsilon=0.1, neighbors="add_remove", magnitudes=(1, 1e9), rng=rng).value
-    (16384.0, 131072.0)
-    """
-    level = _validate.open_unit(failure_prob=failure_prob)
-    ask = _ask(epsilon, None, neighbors, level, person, max_contributions, rng)
-    smallest, largest = _validate.bounds(magnitudes=magnitudes)
-    if not 2.0**-500 <= smallest <= largest <= 2.0**500:
-        raise ValueError(f"magnitudes must lie between 2**-500 and 2**500, got ({smallest}, {largest})")
-    least, most = math.frexp(smallest)[1] - 1, math.frexp(largest)[1] - 1
-    powers = [math.ldexp(1.0, e) for e in range(least, most + 2)]
-    ends = np.array([*(-x for x in reversed(powers)), *powers])  # negative bins, the bin of 0, positive bins
-    edges = ends.copy()  # a bin holds its left edge: for negative records it must be the right one, the nearer to 0
-    edges[1 : len(powers)] = np.nextafter(ends[1 : len(powers)], math.inf)
-    size = histogram_sensitivity(neighbors=ask.neighbors, norm="l1", max_rows_per_group=ask.max_rows or 1)
-    scale = ask.size(size, whole=True)
-    counts = noise.add_discrete_laplace(_bin_counts(_column(values, person, ask), edges), scale=scale, rng=ask.rng)
-    limit = discrete_laplace_error(scale=scale, alpha=min(2 * ask.alpha / len(counts), 0.5))
-    full = np.flatnonzero(counts > limit)
-    if not len(full):
-        full = np.array([int(np.argmax(counts))])
-    zero = len(powers) - 1
-    low, high = float(ends[full[0]]), float(ends[full[-1] + 1])
-    low, high = (0.0 if full[0] == zero else low), (0.0 if full[-1] == zero else high)
-    return ask.release("bounds", (low, high), None, scale, mechanism="discrete_laplace")
-
-
-# --- data collected without a trusted curator ------------------------------------------------------------------------
-
-
-def response_shares(answers: Any, *, categories: Any, epsilon: float, alpha: float = 0.05) -> Release:
-    """Return the share of each category from answers of `selection.randomized_response`: post-processing, unbiased.
-
-    Every answer was ε-DP for its person before it was collected: replacing what one person would truly say changes the
-    probability of their answer by at most a factor exp(ε).
-
-    Parameters
-    ----------
-    answers : array_like
-        The randomised answers, one a person. Answers that are none of the categories are left out.
-    categories : list or tuple
-        The categories that the answers were drawn with, in the same order.
-    epsilon : float
-        The ε that the answers were drawn with.
-    alpha : float, optional
-        Significance level of the interval of each share.
-
-    Returns
-    -------
-    Release
-        Unbiased shares of the *true* answers among these people, so they can be below 0 or above 1; they add up to 1.
-        The interval is within [0, 1] and speaks of the randomisation alone.
-
-    Raises
-    ------
-    TypeError, ValueError
-        When a parameter breaks its rule, or the answers are no one-dimensional column.
-
-    Notes
-    -----
-    The number of answers of a kind is a sum of independent coins with two probabilities. By Hoeffding's theorem its
-    tails are no heavier than the binomial's with the same mean, so the Clopper-Pearson interval of that mean holds.
-
-    References
-    ----------
-    Warner (1965); Kairouz, Bonawitz, Ramage (2016), Discrete distribution estimation under local privacy, Sec. 3;
-    Hoeffding (1956), On the distribution of the number of successes in independent trials, Thm. 4.
-
-    Examples
-    --------
-    >>> response_shares(["yes"] * 40 + ["no"] * 60, categories=["yes", "no"], epsilon=1.0).value.round(3)
-    array([0.284, 0.716])
-    """
-    eps, level = _validate.positive(epsilon=epsilon), _validate.open_unit(alpha=alpha)
-    table = _validate.categories(2, categories=categories)
-    truth, other = selection.response_probabilities(epsilon=eps, categories=len(table))
-    if not truth - other > 0.0:
-        raise ValueError(f"epsilon must be large enough for an answer to tell anything, got {epsilon!r}")
-    places = _validate.codes(table, answers=answers)
-    counts = np.bincount(places + 1, minlength=len(table) + 1)[1:].astype(np.float64)
-    n = max(float(counts.sum()), 1.0)
-    if not counts.sum():
-        even = np.full(len(table), 1 / len(table))
-        value, low, high = even, np.zeros(len(table)), np.ones(len(table))
+def _weighted(query: str, noisy: FloatArray, weights: list[float], scale: float, t: float, ask: Ask) -> Release:
+    """Return a weighted sum of the numbers as a release of its own, given the t that holds for all of them at once."""
+    value, size = float(noisy @ np.array(weights)), math.fsum(map(abs, weights))
+    if ask.delta is not None:  # exact, and the digits that were cut off
+        t = min(ask.error(scale * math.hypot(*weights)) + size * 2.0**-PRODUCT_BITS, size * t)
     else:
-        value = (counts / n - other) / (truth - other)
-        least = np.where(counts > 0, special.betaincinv(np.maximum(counts, 1), n - counts + 1, level / 2), 0.0)
-        most = np.where(counts < n, special.betaincinv(counts + 1, np.maximum(n - counts, 1), 1 - level / 2), 1.0)
-        low, high = (np.clip((end - other) / (truth - other), 0.0, 1.0) for end in (least, most))
-    return Release(
-        "shares", value, (low, high), level, 1.0, eps, 0.0, REPLACE_ONE, "randomized_response", keys=tuple(table)
-    )
+        t *= size
+    least, most = (0.0 if min(weights) >= 0 else -math.inf), (0.0 if max(weights) <= 0 else math.inf)
+    noise_size = scale * (math.hypot(*weights) if ask.delta is not None else max(map(abs, weights)))
+    ends = _ask.between(value - t, value + t, least, most)
+    return ask.release(query, min(max(value, least), most), ends, noise_size)
+
+
+def _covariance_share(b00: float, b10: float, b01: float, b11: float) -> float:
+    total = b00 + b10 + b01 + b11
+    return (b11 / total) * (b00 / total) - (b10 / total) * (b01 / total) if total > 0 else 0.0
+
+
+def _covariance_box(low: list[float], high: list[float]) -> tuple[float, float]:
+    """Return bounds on ``(b11 b00 - b10 b01) / (b00 + b10 + b01 + b11)²`` over a box of four numbers ≥ 0.
+
+    In b10 and in b01 it first falls and then rises, so the largest value has both at an end. In b00 it first rises and
+    then falls, with the top at ``b11 + b10 + b01 + 2 b10 b01 / b11``, and in b11 likewise. Both can be at their tops
+    only for b10 = b01 = 0 and b00 = b11, where it is 1/4; otherwise one of them is at an end. The least value is that
+    of the two pairs exchanged, with the other sign.
+    """
+    if sum(low) == 0.0:
+        return -0.25, 0.25
+
+    def largest(i: int, j: int, k: int, m: int) -> float:  # of (b_i b_j - b_k b_m) / total²
+        if low[k] == low[m] == 0.0 and max(low[i], low[j]) <= min(high[i], high[j]):
+            return 0.25
+        most = -0.25
+        for p, q in itertools.product((low[k], high[k]), (low[m], high[m])):
+            for one, other in ((i, j), (j, i)):
+                for fixed in (low[one], high[one]):
+                    top = fixed + p + q + 2 * p * q / fixed if fixed > 0 else math.inf
+                    for free in (low[other], high[other], min(max(top, low[other]), high[other])):
+                        most = max(most, _covariance_share(fixed, p, q, free))
+        return min(most, 0.25)
+
+    return -largest(1, 2, 0, 3), largest(0, 3, 1, 2)

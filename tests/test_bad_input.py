@@ -139,7 +139,6 @@ ACCEPTED: dict[str, set[str]] = {
     "unit": ONE | HALF | ZERO,
     "flag": {"true", "false", "numpy_bool"},
     "n": {"none"},
-    "n_given": set(),
     "zero": ZERO,
     "whole_from_2": set(),
     "magnitudes": {"list12", "ints12", "floats12", "read_only", "object_array"},
@@ -182,7 +181,7 @@ ACCEPTED: dict[str, set[str]] = {
     "identifiers_of_two": TWO | {"complex_array", "text_array"},
 }
 # Where it depends on the data whether the parameter is right, so that data is looked at.
-DEPENDS = {"n": ONE, "n_given": ONE}
+DEPENDS = {"n": ONE}
 # Where refusing, with a message as for all others, is as good as accepting.
 EITHER = {
     "positives": HUGE,
@@ -261,6 +260,7 @@ SHARED = {"person": NOBODY, "max_contributions": NO_ROWS, "alpha": LEVEL, "rng":
 MOMENT = {"bounds": LIMITS, "epsilon": EPS, "neighbors": RELATION, "n": (None, "n"), "delta": DELTA_OR_NONE, **SHARED}
 SPREAD = {"bounds": LIMITS, "epsilon": EPS, "neighbors": RELATION, "n": (None, "n"), "ddof": (0, "zero")}
 SPREAD = {**SPREAD, "delta": DELTA_OR_NONE, **SHARED}
+PAIRED = {"first_bounds": LIMITS, "second_bounds": LIMITS, **{k: v for k, v in SPREAD.items() if k != "bounds"}}
 COUNTS = {
     "epsilon": EPS,
     "neighbors": RELATION,
@@ -372,10 +372,10 @@ TABLE = [
     entry("noise.uniform_words", count=(3, "whole_from_0"), rng=RNG),
     *(entry(f"selection.{name}", utilities=UTILITIES, **CHOICE) for name in CHOOSERS),
     entry("selection.top_k", utilities=UTILITIES, k=(1, "whole"), **CHOICE),
-    entry("selection.quantile_points", bounds=LIMITS, step=STEP),
-    entry("selection.quantile_sensitivity", q=(0.5, "unit"), neighbors=RELATION, max_rows=ROWS),
+    entry("quantiles.quantile_points", bounds=LIMITS, step=STEP),
+    entry("quantiles.quantile_sensitivity", q=(0.5, "unit"), neighbors=RELATION, max_rows=ROWS),
     entry(
-        "selection.exponential_quantile",
+        "quantiles.exponential_quantile",
         values=COLUMN,
         q=(0.5, "unit"),
         bounds=LIMITS,
@@ -385,11 +385,11 @@ TABLE = [
         max_rows=ROWS,
         rng=RNG,
     ),
-    entry("selection.response_probabilities", epsilon=EPS, categories=(3, "whole_from_2")),
-    entry("selection.randomized_response", values=([1, 2], "identifiers"), categories=KEYS, epsilon=EPS, rng=RNG),
-    entry("selection.keep_probabilities", count=(3, "whole_from_0"), epsilon=EPS, delta=DELTA),
+    entry("local.response_probabilities", epsilon=EPS, categories=(3, "whole_from_2")),
+    entry("local.randomized_response", values=([1, 2], "identifiers"), categories=KEYS, epsilon=EPS, rng=RNG),
+    entry("histograms.keep_probabilities", count=(3, "whole_from_0"), epsilon=EPS, delta=DELTA),
     entry(
-        "selection.private_keys",
+        "histograms.private_keys",
         keys=([1, 2], "identifiers"),
         epsilon=EPS,
         delta=DELTA,
@@ -399,7 +399,7 @@ TABLE = [
         rng=RNG,
     ),
     entry(
-        "selection.private_keys",
+        "histograms.private_keys",
         keys=([1, 2], "identifiers_of_two"),
         epsilon=EPS,
         delta=DELTA,
@@ -448,26 +448,19 @@ TABLE = [
     entry("queries.private_mean", values=TWO_RECORDS, **{**MOMENT, "n": (2, "n")}),
     *(entry(f"queries.private_{name}", values=COLUMN, **SPREAD) for name in ("variance", "std")),
     entry("queries.private_variance", values=TWO_RECORDS, **{**SPREAD, "n": (2, "n"), "ddof": (0, "whole_from_0")}),
+    entry("queries.private_covariance", first=TWO_RECORDS, second=TWO_RECORDS, **PAIRED),
     entry(
         "queries.private_covariance",
         first=TWO_RECORDS,
         second=TWO_RECORDS,
-        first_bounds=LIMITS,
-        second_bounds=LIMITS,
-        epsilon=EPS,
-        neighbors=RELATION,
-        n=(2, "n_given"),
-        ddof=(0, "whole_from_0"),
-        delta=DELTA_OR_NONE,
-        alpha=LEVEL,
-        rng=RNG,
+        **{**PAIRED, "n": (2, "n"), "ddof": (0, "whole_from_0")},
     ),
-    entry("queries.private_histogram", values=COLUMN, **{**COUNTS, "edges": ([0, 1, 2], "edges")}),
-    entry("queries.private_histogram", values=([1, 2], "entries"), **{**COUNTS, "categories": KEYS}),
-    entry("queries.private_quantiles", values=COLUMN, q=([0.5], "units"), **RANKS),
-    entry("queries.private_median", values=COLUMN, **RANKS),
+    entry("histograms.private_histogram", values=COLUMN, **{**COUNTS, "edges": ([0, 1, 2], "edges")}),
+    entry("histograms.private_histogram", values=([1, 2], "entries"), **{**COUNTS, "categories": KEYS}),
+    entry("quantiles.private_quantiles", values=COLUMN, q=([0.5], "units"), **RANKS),
+    entry("quantiles.private_median", values=COLUMN, **RANKS),
     entry(
-        "queries.private_bounds",
+        "quantiles.private_bounds",
         values=COLUMN,
         epsilon=EPS,
         neighbors=RELATION,
@@ -477,7 +470,7 @@ TABLE = [
         max_contributions=NO_ROWS,
         rng=RNG,
     ),
-    entry("queries.response_shares", answers=([1, 2], "identifiers"), categories=KEYS, epsilon=EPS, alpha=LEVEL),
+    entry("local.response_shares", answers=([1, 2], "identifiers"), categories=KEYS, epsilon=EPS, alpha=LEVEL),
     entry("sensitivity.count_sensitivity", neighbors=RELATION, max_rows=ONE_ROW),
     entry("sensitivity.sum_sensitivity", bounds=LIMITS, neighbors=RELATION, max_rows=ROWS),
     entry("sensitivity.sum_of_squares_sensitivity", bounds=LIMITS, neighbors=RELATION, max_rows=ROWS),
@@ -1014,7 +1007,7 @@ def same_length(row: Entry, name: str, value: Any) -> dict[str, Any]:
         columns = {"records_of_two", "condition", "identifiers_of_two", "entries"}
         if other != name and kind in columns and row.good[other]:
             arguments[other] = [1.0, 2.0] * (len(value) // 2)
-        if kind in {"n", "n_given"} and row.good[other]:
+        if kind == "n" and row.good[other]:
             arguments[other] = len(value)
     return arguments
 

@@ -5,63 +5,36 @@ draws; what is drawn is then compared with those probabilities. Seeds are fixed;
 """
 
 import copy
-import datetime
 import itertools
 import math
 import os
 import pickle
+import re
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 from fractions import Fraction
 
-import mpmath
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import special
+from replay import AR, REJECT, RO, assert_epsilon_is_named, chi_square_p, flip_probabilities, frequencies, seeded
 
-from dpbook import _validate, noise, selection
+from dpbook import noise, selection
 from dpbook.laplace import discrete_laplace_pmf
 from dpbook.selection import (
     SparseVector,
     exponential_mechanism,
-    exponential_quantile,
-    keep_probabilities,
     noisy_max,
     permute_and_flip,
-    private_keys,
-    quantile_points,
-    quantile_sensitivity,
-    randomized_response,
-    response_probabilities,
     top_k,
 )
 
-AR, RO = "add_remove", "replace_one"
-REJECT, Z_LIMIT = 1e-6, 5.0
+Z_LIMIT = 5.0
 CHOOSERS = [exponential_mechanism, permute_and_flip, noisy_max]
-
-
-def seeded(seed=0):
-    return np.random.default_rng(seed)  # seeded: not private
-
-
-def chi_square_p(observed, expected):
-    keep = expected > 5
-    o = np.append(observed[keep], observed[~keep].sum())
-    e = np.append(expected[keep], expected[~keep].sum())
-    o, e = o[e > 0], e[e > 0]
-    return float(special.gammaincc((len(e) - 1) / 2, ((o - e) ** 2 / e).sum() / 2))
-
-
-def frequencies(draw, size, times=10_000, seed=1):
-    rng = seeded(seed)
-    return np.bincount([draw(rng) for _ in range(times)], minlength=size)
 
 
 # 1. The choosers.
@@ -70,19 +43,6 @@ def frequencies(draw, size, times=10_000, seed=1):
 def exponential_probabilities(utilities, rate):
     w = np.exp(rate * (np.asarray(utilities) - max(utilities)))
     return w / w.sum()
-
-
-def flip_probabilities(utilities, rate):
-    """Permute-and-flip from its definition: all orders, all coins."""
-    p = np.exp(rate * (np.asarray(utilities) - max(utilities)))
-    orders = list(itertools.permutations(range(len(p))))
-    result = np.zeros(len(p))
-    for order in orders:
-        left = 1.0
-        for i in order:
-            result[i] += left * p[i] / len(orders)
-            left *= 1 - p[i]
-    return result
 
 
 def noisy_max_probabilities(utilities, scale, reach=400):
@@ -191,8 +151,30 @@ def test_awkward_utilities(chooser):
     assert many > 99_990
     with pytest.raises(ValueError, match="monotonic must be False under 'replace_one'"):
         chooser([1.0], **arguments, monotonic=True)
-    with pytest.raises(ValueError, match="utilities must"):
-        chooser([], **arguments)
+    with pytest.raises(ValueError, match="monotonic out, or use neighbors='add_remove'"):
+        chooser([1.0], **arguments, monotonic=True)
+
+
+@pytest.mark.parametrize("chooser", [*CHOOSERS, lambda u, **k: top_k(u, k=1, **k)])
+def test_messages_say_what_to_do(chooser):
+    arguments = {"epsilon": 1.0, "sensitivity": 1.0, "neighbors": RO}
+    for bad, text in (
+        ([], "utilities must have at least one candidate to choose from, got none"),
+        (3.0, "one-dimensional array with one real number for each candidate, got 0 dimensions"),
+        ([[1, 2]], "one-dimensional array with one real number for each candidate, got 2 dimensions"),
+        ([1.0, math.nan], "utilities must be finite"),
+        ({"a": 1}, r"got dict: pass list\(d.values\(\)\), and find the chosen key in list\(d\)"),
+        (["a"], "utilities must be a list or one-dimensional array with one real number for each candidate, got"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=text):
+            chooser(bad, **arguments)
+    for epsilon, sensitivity in ((1e-300, 1.0), (1.0, 1e300)):
+        if chooser is not noisy_max:  # its noise has limits of its own
+            text = (
+                f"epsilon must be larger for a choice that can be drawn with sensitivity={sensitivity!r}, got {epsilon}"
+            )
+            with pytest.raises(ValueError, match=re.escape(text)):
+                chooser([1.0], epsilon=epsilon, sensitivity=sensitivity, neighbors=AR)
 
 
 def test_noisy_max_refuses_what_its_noise_cannot_carry():
@@ -212,7 +194,7 @@ def test_top_k_is_peeling_with_a_share_of_epsilon(monkeypatch):
         assert Fraction(scale) * Fraction(0.9) >= 3 * 2 * Fraction(1.5)
         assert scale == pytest.approx(3 * 2 * 1.5 / 0.9)
     assert sorted(top_k(UTILITIES, k=4, **arguments).tolist()) == [0, 1, 2, 3]
-    with pytest.raises(ValueError, match="k must be at most"):
+    with pytest.raises(ValueError, match="k must be at most the number of candidates, which is 4, got 5"):
         top_k(UTILITIES, k=5, **arguments)
     rate = 2.0 / 2 / 2
     found = frequencies(
@@ -385,500 +367,21 @@ def test_a_sparse_vector_is_one_of_its_kind():
         SparseVector(1.0, 1.0, 1.0, AR)
 
 
-# 3. Quantiles.
+@pytest.mark.parametrize(("epsilon", "text"), [(1, "1"), (0.1, "0.1"), (0.12345678, "0.12345678")])
+def test_a_sparse_vector_never_shows_less_than_its_price(epsilon, text):
+    assert f"epsilon={text}, " in repr(SparseVector(threshold=1, epsilon=epsilon, sensitivity=1, neighbors=AR))
 
 
-def miss(data, point, q):
-    """The definition: how far q n is from the ranks that the point has; negative where it is among them."""
-    target = Fraction(round(q * 2**24), 2**24) * len(data)
-    return max(sum(x < point for x in data) - target, target - sum(x <= point for x in data))
-
-
-@pytest.mark.parametrize("q", [0.0, 0.25, 0.5, 0.9, 1.0])
-@pytest.mark.parametrize("relation", [AR, RO])
-@pytest.mark.parametrize("rows", [None, 2])
-def test_quantile_sensitivity_equals_enumeration(q, relation, rows):
-    domain = range(3)
-    others = [d for k in range(3) for d in itertools.combinations_with_replacement(domain, k)]
-    own = [(x,) for x in domain]
-    if rows:
-        own = [t for k in range(rows + 1) for t in itertools.combinations_with_replacement(domain, k)]
-    alone = [()] if relation == AR else own
-    worst = max(
-        abs(miss(rest + a, x, q) - miss(rest + b, x, q))
-        for rest in others
-        for a in own
-        for b in alone
-        for x in (-1, 0, 1, 2, 3)
-    )
-    assert worst <= Fraction(quantile_sensitivity(q=q, neighbors=relation, max_rows=rows))
-    assert float(worst) >= quantile_sensitivity(q=q, neighbors=relation, max_rows=rows) * 0.45
-
-
-def law_of(monkeypatch, data, q, size, window, scale=2.0**24):
-    """The probability of every point, from what the code hands to the draw."""
-    seen = {}
-
-    def pick(utilities, weights, scale, uniform, unlisted=0.0):
-        seen.update(utilities=utilities, weights=weights, unlisted=unlisted)
-        return 0
-
-    with monkeypatch.context() as patch:
-        patch.setattr(noise, "_pick", pick)
-        part, places = round(q * 2**24), np.array(data, dtype=np.float64)
-        if window:
-            patch.setattr(noise, "FAINT", 3.0)  # so that a small example has a window
-            run = selection._window_run(places, part, scale, size, None)
-        else:
-            run = selection._run(places, part, scale, size, None)
-    return run, seen
-
-
-@pytest.mark.parametrize("q", [0.0, 0.1, 0.5, 0.75, 1.0])
-def test_runs_cover_every_point_with_its_utility(monkeypatch, q):
-    rng = seeded(1)
-    for n in (0, 1, 2, 5, 12):
-        for size in (1, 2, 7, 30):
-            data = rng.integers(0, size, n)
-            _, seen = law_of(monkeypatch, data, q, size, window=False)
-            points = np.repeat(-seen["utilities"], seen["weights"].astype(int)) / 2.0**24
-            few = selection._misses(data.astype(float), round(q * 2**24), size) / 2.0**24
-            assert few.tolist() == points.tolist()
-            assert points.tolist() == [float(miss(data.tolist(), x, q)) for x in range(size)]
-
-
-@pytest.mark.parametrize("q", [0.0, 0.1, 0.5, 0.75, 1.0])
-def test_a_window_lists_the_same_utilities_and_bounds_the_rest(monkeypatch, q):
-    rng, size = seeded(2), 40
-    for n, values in itertools.product((60, 300), (size, 3, 1)):
-        data = np.minimum(rng.integers(0, values, n) * (size // values), size - 1)
-        _, seen = law_of(monkeypatch, data, q, size, window=True, scale=2.0**22)
-        if not seen:
-            continue
-        exact = [-float(miss(data.tolist(), x, q)) * 2.0**24 for x in range(size)]
-        listed = np.repeat(seen["utilities"], seen["weights"].astype(int)).tolist()
-        starts = [i for i in range(size - len(listed) + 1) if exact[i : i + len(listed)] == listed]
-        assert starts
-        before = min(sum(math.exp(x / 2.0**22) for x in exact[:i]) for i in starts)
-        behind = min(sum(math.exp(x / 2.0**22) for x in exact[i + len(listed) :]) for i in starts)
-        assert max(before, behind) <= seen["unlisted"] * (1 + 1e-9)
-        assert max(listed) >= 0.0
-
-
-@pytest.mark.parametrize("kind", ["uniform", "ties", "lognormal"])
-def test_the_window_changes_nothing(monkeypatch, kind):
-    rng = seeded(4)
-    data = {
-        "uniform": rng.uniform(0, 1, 5_000),
-        "ties": rng.integers(0, 3, 5_000) / 2,
-        "lognormal": rng.lognormal(size=5_000),
-    }
-    arguments = {"q": 0.4, "bounds": (0, 2), "epsilon": 1.0, "neighbors": AR}
-    fast = [exponential_quantile(data[kind], **arguments, rng=seeded(i)) for i in range(40)]
-    monkeypatch.setattr(selection, "_window_run", lambda *_: None)
-    assert fast == [exponential_quantile(data[kind], **arguments, rng=seeded(i)) for i in range(40)]
-
-
-@pytest.mark.parametrize("relation", [AR, RO])
-def test_the_quantile_law_is_private_and_drawn(relation):
-    """On a small grid: the ratio over all neighbours by definition, and the draws against that law."""
-    eps, q, points = 1.0, 0.5, range(5)
-
-    def law(data):
-        rate = eps / (2 * quantile_sensitivity(q=q, neighbors=relation))
-        w = np.array([math.exp(-rate * float(miss(data, x, q))) for x in points])
-        return w / w.sum()
-
-    worst = 0.0
-    for n in range(4):
-        for data in itertools.combinations_with_replacement(points, n):
-            if relation == AR:
-                others = [(*data, x) for x in points]
-            else:
-                others = [(*data[:i], x, *data[i + 1 :]) for i in range(n) for x in points]
-            worst = max([worst, *(np.abs(np.log(law(data) / law(o))).max() for o in others)])
-    assert 0.4 < worst <= eps + 1e-12
-    data = (0, 1, 1, 4)
-    arguments = {"q": q, "bounds": (0, 4), "step": 1, "epsilon": eps, "neighbors": relation}
-    found = frequencies(lambda rng: int(exponential_quantile(data, **arguments, rng=rng)), 5, 10_000)
-    rate = eps / (2 * quantile_sensitivity(q=q, neighbors=relation))
-    flips = flip_probabilities([-float(miss(data, x, q)) for x in points], rate)
-    assert chi_square_p(found, 10_000 * flips) > REJECT
-    assert chi_square_p(found, 10_000 * law(data)) < REJECT
-    with pytest.MonkeyPatch.context() as patch:  # with more points it is the exponential mechanism
-        patch.setattr(selection, "FEW_POINTS", 0)
-        found = frequencies(lambda rng: int(exponential_quantile(data, **arguments, rng=rng)), 5, 10_000)
-    assert chi_square_p(found, 10_000 * law(data)) > REJECT
-    assert chi_square_p(found, 10_000 * flips) < REJECT
-
-
-@pytest.mark.parametrize(("eps", "least"), [(0.3, 0.99897), (0.5, 0.99999), (1.0, 1.0)])
-def test_heavy_ties(eps, least):
-    """Where all weights underflow in a careless formula (diffprivlib issue 107); here the tie itself can be drawn."""
-    rng = seeded(5)
-    data = np.concatenate([np.full(80_000, 65_000.0), rng.uniform(0, 5e5, 20_000)])
-    draws = [exponential_quantile(data, q=0.5, bounds=(0, 5e5), epsilon=eps, neighbors=RO, rng=rng) for _ in range(100)]
-    assert np.mean([64_000 <= x <= 66_000 for x in draws]) >= least - 0.03
-    assert np.mean(np.array(draws) == 65_000.0) > 0.9
-
-
-@pytest.mark.parametrize("kind", ["uniform", "sorted", "periodic", "ties", "constant", "two"])
-@pytest.mark.parametrize("part", [0.0, 0.001, 0.3, 0.5, 0.999])
-def test_ranked_records_are_those_of_a_sort(kind, part):
-    """Whatever the order of the records does to the sample."""
-    rng, n = seeded(6), 60_000
-    data = {
-        "uniform": rng.uniform(size=n),
-        "sorted": np.arange(float(n)),
-        "periodic": np.tile(np.r_[1e6, np.arange(2.0)], n // 3),  # the sample sees one value of the three only
-        "ties": rng.integers(0, 9, n).astype(float),
-        "constant": np.full(n, 3.0),
-        "two": rng.integers(0, 2, n).astype(float),
-    }[kind]
-    low = int(part * (n - 300))
-    high = low + 250
-    assert np.array_equal(selection._ranked(data, low, high), np.sort(data)[low : high + 1])
-
-
-EDGE = {
-    "empty": [],
-    "one": [3.0],
-    "all lower": [0.0] * 50,
-    "all upper": [10.0] * 50,
-    "all inside": [4.0] * 50,
-    "outside": [-1e300, 1e300, math.inf, -math.inf],
-    "no numbers": [None, math.nan, "x", 3.0],
-    "many equal": [7.0] * 20_000,
+WITH_EPSILON = {
+    "exponential": lambda **k: exponential_mechanism([1], sensitivity=1, **k),
+    "flip": lambda **k: permute_and_flip([1], sensitivity=1, **k),
+    "top k": lambda **k: top_k([1], k=1, sensitivity=1, **k),
+    "noisy max": lambda **k: noisy_max([1], sensitivity=1, **k),
+    "sparse vector": lambda **k: SparseVector(threshold=1, sensitivity=1, **k),
 }
 
 
-@pytest.mark.parametrize("data", EDGE)
-@pytest.mark.parametrize("q", [0, 0.5, 1])
-@pytest.mark.parametrize("bounds", [(0, 10), (5, 5), (-1e-300, 1e270), (0, 5e-324), (1e15, 1e15 + 1)])
-def test_quantiles_never_fail_and_stay_inside(data, q, bounds):
-    for eps in (1e-3, 1.0, 500.0):
-        value = exponential_quantile(EDGE[data], q=q, bounds=bounds, epsilon=eps, neighbors=AR, rng=seeded())
-        assert type(value) is float
-        assert bounds[0] <= value <= bounds[1]
-
-
-def test_quantile_points():
-    assert quantile_points(bounds=(0, 120), step=1) == (1.0, 0, 120)
-    assert quantile_points(bounds=(5, 5))[1] * quantile_points(bounds=(5, 5))[0] == 5
-    step, first, last = quantile_points(bounds=(-1, 3))
-    assert (first * step, last * step) == (-1, 3)
-    assert 2**47 <= last - first <= 2**49
-    for bounds, step, message in (
-        ((0.1, 0.2), 1, "multiple"),
-        ((0, 1e6), 1e-12, "step must"),
-        ((0, 1), 1e-17, "step must"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            quantile_points(bounds=bounds, step=step)
-
-
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
-@given(st.floats(-1e9, 1e9), st.floats(0, 1e9))
-def test_every_point_is_a_float_inside_the_bounds(lower, width):
-    step, first, last = quantile_points(bounds=(lower, lower + width))
-    assert first <= last
-    for j in (first, last, (first + last) // 2):
-        assert Fraction(j * step) == j * Fraction(step)
-        assert lower <= j * step <= lower + width
-
-
-@pytest.mark.parametrize("step", [1, None])
-@pytest.mark.parametrize(("relation", "ranks"), [(AR, 0.75), (RO, 1.0)])
-def test_the_scale_of_a_quantile_grows_with_the_rows_of_a_person(relation, ranks, step, monkeypatch):
-    """Few points are drawn with coins, many in one go: both with 2 m Δ / ε, in units of 2**-24 of a rank."""
-    scales = []
-
-    def flip(utilities, *, scale, rng):
-        scales.append(scale)
-        return np.ones(len(utilities), dtype=bool)
-
-    def pick(utilities, lengths, scale, *_):
-        scales.append(scale)
-        return 0
-
-    monkeypatch.setattr(noise, "flip_coins", flip)
-    if step is None:
-        monkeypatch.setattr(noise, "_pick", pick)
-    arguments = {"q": 0.25, "bounds": (0, 10), "step": step, "epsilon": 0.5, "neighbors": relation}
-    for rows in (None, 1, 7):
-        exponential_quantile([1, 2, 3] * 9, **arguments, max_rows=rows)
-    expected = [2 * m * ranks / 0.5 * 2**24 for m in (1, 1, 7)]
-    assert scales == pytest.approx(expected, rel=1e-12)
-    assert all(Fraction(a) >= Fraction(b) for a, b in zip(scales, expected, strict=True))
-
-
-@pytest.mark.parametrize("step", [0.1, 0.01, 0.05, 0.3, 1e-3, 1 / 3, 1.1, 7e-5])
-def test_a_bound_that_is_meant_to_be_a_multiple_is_one(step):
-    for k in range(1, 600):
-        assert quantile_points(bounds=(0, k * step), step=step)[1:] == (0, k)
-        assert quantile_points(bounds=(-k * step, step), step=step)[1:] == (-k, 1)
-        decimal = float(Decimal(k) * Decimal(str(step)))
-        assert quantile_points(bounds=(0, decimal), step=step)[1:] == (0, k)
-        assert quantile_points(bounds=(0, (k + 0.99) * step), step=step)[1:] == (0, k)
-    for top in (0.3, 0.7, 1.9):
-        answer = exponential_quantile([top] * 99, q=1.0, bounds=(0, top), step=0.1, epsilon=1e3, neighbors=AR)
-        assert answer == top  # and never beyond it, as 3 * 0.1 would be
-
-
-# 4. Randomised response.
-
-
-@settings(max_examples=200, deadline=None, derandomize=True, database=None)
-@given(st.floats(1e-6, 60.0), st.integers(2, 1000))
-def test_response_words_are_private_exactly(eps, k):
-    true, other = selection._response_words(eps, k)
-    assert true + (k - 1) * other == 2**64
-    assert other >= 1
-    mp = mpmath.mp.clone()
-    mp.prec = 300
-    assert true <= mp.exp(eps) * other
-    if eps < 40:  # and no more is given away than the rounding
-        assert true / 2**64 == pytest.approx(math.exp(eps) / (math.exp(eps) + k - 1), abs=1e-12)
-
-
-@pytest.mark.parametrize(("eps", "k"), [(1e-9, 10**6 + 1), (1e-6, 10**7 + 1), (0.1, 3 * 2**30)])
-def test_answers_that_words_cannot_make_private_are_refused(eps, k):
-    """What is left over when 2**64 words are divided by k goes to the truth, and may be more than exp(ε) allows."""
-    with pytest.raises(ValueError, match=f"epsilon must be larger for {k} categories"):
-        response_probabilities(epsilon=eps, categories=k)
-    true, other = selection._response_words(10.0, k)
-    assert Fraction(true, other) <= Fraction(math.exp(10.0)) * (1 + Fraction(1, 2**50))
-    assert response_probabilities(epsilon=1e-30, categories=2**32)[0] == 2.0**-32  # nothing is left over
-
-
-def test_response_probabilities_known():
-    assert response_probabilities(epsilon=0.5, categories=2)[0] == pytest.approx(0.6224593312018545, abs=1e-15)
-    assert response_probabilities(epsilon=math.log(3), categories=2)[0] == pytest.approx(0.75, abs=1e-15)
-    with pytest.raises(ValueError, match="categories must"):
-        response_probabilities(epsilon=1.0, categories=2**33)
-
-
-@pytest.mark.parametrize("k", [2, 3, 7])
-def test_answers_have_their_probabilities(k):
-    keys, eps, n = [f"k{i}" for i in range(k)], 1.0, 30_000
-    answers = randomized_response(["k1"] * n, categories=keys, epsilon=eps, rng=seeded())
-    found = np.array([answers.count(key) for key in keys])
-    true, other = response_probabilities(epsilon=eps, categories=k)
-    expected = np.array([n * (true if i == 1 else other) for i in range(k)])
-    assert chi_square_p(found, expected) > REJECT
-    wrong = response_probabilities(epsilon=1.2, categories=k)
-    assert chi_square_p(found, np.array([n * wrong[0 if i == 1 else 1] for i in range(k)])) < REJECT
-
-
-def test_the_ends_of_the_words(monkeypatch):
-    true, other = selection._response_words(1.0, 3)
-    words = np.array([0, true - 1, true, true + other - 1, true + other, 2**64 - 1], dtype=np.uint64)
-    monkeypatch.setattr(noise, "uniform_words", lambda count, *, rng: words[:count])
-    assert randomized_response([2] * 6, categories=[0, 1, 2], epsilon=1.0) == [2, 2, 0, 0, 1, 1]
-
-
-class Recording(np.random.Generator):
-    def bytes(self, length):
-        self.__dict__.setdefault("reads", []).append(length)
-        return super().bytes(length)
-
-
-def test_whatever_is_answered_the_same_bytes_are_read():
-    reads = []
-    for column in (["a", "b", "a"], ["b", None, "z"], [[], {}, math.nan]):
-        rng = Recording(np.random.PCG64(1))
-        answers = randomized_response(column, categories=["a", "b"], epsilon=1.0, rng=rng)
-        reads.append(rng.reads)
-        assert set(answers) <= {"a", "b"}
-        assert len(answers) == 3
-    assert reads[0] == reads[1] == reads[2] == [24]
-
-
-# 5. Keys that are not public.
-
-
-@pytest.mark.parametrize(
-    ("eps", "delta", "known", "tolerance"),
-    [
-        (math.log(2), 0.1, {1: 0.1, 2: 0.3, 3: 0.7, 4: 0.9, 5: 1.0}, 1e-6),
-        (math.log(1.5), 0.1, {2: 0.25, 3: 0.475, 4: 0.716666666667, 5: 0.877777777778, 6: 0.985185185185, 7: 1}, 1e-9),
-        (0.5, 0.02, {6: 0.58840484458, 8: 0.86807080625, 15: 1}, 1e-10),
-        (1e-20, 0.02, {6: 0.12, 40: 0.8}, 1e-12),
-        (1.0, 1e-5, {10: 0.12818308050524607}, 1e-12),
-    ],
-)
-def test_keep_probabilities_known(eps, delta, known, tolerance):
-    """Google's tests of partition selection, re-derived from the recurrence with 40 digits."""
-    p = keep_probabilities(count=max(known), epsilon=eps, delta=delta)
-    for n, value in known.items():
-        assert p[n] == pytest.approx(value, abs=tolerance)
-
-
-def test_keys_split_epsilon_and_delta(monkeypatch):
-    """Ten keys a person: each gets ε/10 and 1 - (1 - δ)**(1/10); 700 people, known to be 0.5800625857189882."""
-    seen, real = [], selection._keep_words
-    monkeypatch.setattr(selection, "_keep_words", lambda *a: seen.append(real(*a)) or seen[-1])
-    people = list(range(700))
-    private_keys(["k"] * 700, epsilon=0.2, delta=1e-7, neighbors=AR, person=people, max_groups=10)
-    assert seen[0][700] / 2**64 == pytest.approx(0.5800625857189882, abs=1e-10)
-
-
-@pytest.mark.parametrize(("eps", "groups"), [(1.0, 1), (3.0, 1), (2.0, 4), (1e-3, 2)])
-def test_keys_under_replace_one_have_half_of_epsilon_and_the_share_of_delta(eps, groups, monkeypatch):
-    """Replacing is removing and adding: (2 ε', δ' (1 + exp(ε'))), whatever each of the two steps costs."""
-    asked, real = [], selection._keep_words
-    monkeypatch.setattr(selection, "_keep_words", lambda *a: asked.append(a) or real(*a))
-    arguments = {"epsilon": eps, "delta": 1e-4, "neighbors": RO}
-    private_keys(["k"] * 5, **arguments, person=range(5), max_groups=groups)
-    ((each, delta, _),) = asked
-    step_eps, step_delta = groups * each, 1 - (1 - delta) ** groups
-    assert Fraction(2 * groups) * Fraction(each) <= Fraction(eps)
-    assert 2 * step_eps == pytest.approx(eps, rel=1e-12)
-    assert float(step_delta) * (1 + math.exp(step_eps)) == pytest.approx(1e-4, rel=1e-9)
-    mp = mpmath.mp.clone()
-    mp.prec = 200
-    exact = mp.mpf(step_delta.numerator) / step_delta.denominator
-    assert exact * (1 + mp.exp(mp.mpf(eps) / 2)) <= mp.mpf(1e-4)
-
-
-@settings(max_examples=60, deadline=None, derandomize=True, database=None)
-@given(st.floats(1e-3, 50.0), st.floats(1e-9, 0.9))
-def test_keep_words_are_private_exactly(eps, delta):
-    words = selection._keep_words(eps, Fraction(delta), 400)
-    mp = mpmath.mp.clone()
-    mp.prec = 400
-    top, step, grow = mp.mpf(2**64), mp.mpf(delta) * 2**64, mp.exp(mp.mpf(eps))
-    for p, q in itertools.pairwise(words):
-        assert q >= p
-        assert q <= grow * p + step
-        assert top - p <= grow * (top - q) + step
-    assert words[0] == 0
-
-
-def test_rare_keys_are_rarely_shown():
-    n, delta = 20_000, 0.01
-    shown = private_keys(range(n), epsilon=1.0, delta=delta, neighbors=AR, rng=seeded())
-    assert abs(len(shown) - n * delta) < Z_LIMIT * math.sqrt(n * delta)
-    half = private_keys(range(n), epsilon=1.0, delta=delta, neighbors=RO, rng=seeded())
-    expected = n * delta / (1 + math.exp(0.5))
-    assert abs(len(half) - expected) < Z_LIMIT * math.sqrt(expected)
-
-
-def test_keys_do_not_depend_on_the_order_of_rows_or_on_repetition():
-    rows = ["b"] * 500 + ["a"] * 400 + [3] * 300 + [None, math.nan, [], "z"]
-    arguments = {"epsilon": 1.0, "delta": 1e-6, "neighbors": AR}
-    for seed in range(3):
-        order = seeded(seed).permutation(len(rows))
-        assert private_keys([rows[i] for i in order], **arguments, rng=seeded(9)) == [3, "a", "b"]
-    assert private_keys([], **arguments) == []
-    same = private_keys(["a"] * 500, **arguments, person=["ann"] * 500, max_groups=1, rng=seeded())
-    assert same == []  # 500 rows of one person are one person
-    _, counts = selection._people(["a", "b", "c", "a"], ["ann", "ann", "ann", "bo"], 2)
-    assert {key: count for (_, _, key), count in counts.items()} == {"'a'": 2, "'b'": 1}
-    with pytest.raises(ValueError, match="keys and person must"):
-        private_keys(["a"], **arguments, person=[1, 2], max_groups=1)
-    with pytest.raises(ValueError, match="max_groups and person"):
-        private_keys(["a"], **arguments, max_groups=1)
-
-
-ZONE = datetime.timezone(datetime.timedelta(hours=1))
-EQUAL = [
-    (1, 1.0, True),
-    (0.0, -0.0),
-    (Decimal("1.0"), Decimal("1.00")),
-    (
-        datetime.datetime(2020, 1, 1, 12, tzinfo=datetime.timezone.utc),
-        datetime.datetime(2020, 1, 1, 13, tzinfo=ZONE),
-    ),
-    ((1, 2), (True, 2), (1.0, 2)),
-]
-
-
-@pytest.mark.parametrize("same", EQUAL)
-def test_one_row_does_not_decide_how_a_key_looks(same):
-    """Equal keys that look different: the first of them must not be what is shown of all."""
-    arguments = {"epsilon": 1.0, "delta": 1e-6, "neighbors": AR}
-    for first in same:
-        for many in same:
-            shown = private_keys([first] + [many] * 500, **arguments, rng=seeded())
-            assert [repr(key) for key in shown] == [repr(many)]
-    _, counts = selection._people(list(same), None, 1)
-    assert len(counts) == len(same)
-    _, counts = selection._people(list(same), ["ann"] * len(same), 1)
-    assert len(counts) == 1  # of one person only so many keys as declared, however they look
-
-
-def test_keys_of_numpy_are_those_of_python():
-    keys, _ = selection._people([np.int64(1), 1, np.float64(2.5), np.str_("a"), (np.int64(1),), (1,)], None, 1)
-    assert [repr(key) for key in keys.values()] == ["1", "2.5", "'a'", "(1,)"]
-    assert [type(key) for key in keys.values()] == [int, float, str, tuple]
-
-
-def test_keys_come_in_an_order_that_depends_on_them_alone():
-    keys = ["b", 10, 9, -1.5, True, 10**400, -(10**400), 0.0, -0.0, "a", (2, 1), Decimal(3)]
-    expected = [Decimal(3), True, -1.5, -0.0, 0.0, -(10**400), 9, 10, 10**400, "a", "b", (2, 1)]
-    arguments = {"epsilon": 30.0, "delta": 0.999, "neighbors": AR}
-    for seed in range(3):
-        rows = [keys[i] for i in seeded(seed).permutation(len(keys)) for _ in range(20)]
-        assert list(map(repr, private_keys(rows, **arguments))) == list(map(repr, expected))
-
-
-class Rude:
-    """A record that does all that it can to stop an analysis."""
-
-    def __init__(self, what):
-        self.what = what
-
-    def __hash__(self):
-        if self.what == "hash":
-            raise KeyError("hash")
-        return 1
-
-    def __eq__(self, other):
-        if self.what == "eq":
-            raise ZeroDivisionError("eq")
-        return self is other
-
-    def __repr__(self):
-        if self.what == "repr":
-            raise OSError("repr")
-        return "Rude()"
-
-
-def nested(depth):
-    key = ()
-    for _ in range(depth):
-        key = (key, 1)
-    return key
-
-
-@pytest.mark.parametrize(
-    "record",
-    [(10**5000,), 10**5000, nested(500), nested(100_000), Rude("hash"), Rude("eq"), Rude("repr")],
-    ids=["digits in a tuple", "digits", "nested", "deeply nested", "hash", "eq", "repr"],
-)
-def test_no_key_and_no_identifier_raises(record):
-    arguments = {"epsilon": 1.0, "delta": 1e-6, "neighbors": AR}
-    assert private_keys(["a"] * 500 + [record], **arguments) == ["a"]
-    people = [*range(500), record]
-    assert private_keys(["a"] * 501, **arguments, person=people, max_groups=1) == ["a"]
-    assert randomized_response([record], categories=["a", "b"], epsilon=1.0)[0] in ("a", "b")
-
-
-def test_rows_without_an_identifier_show_no_key():
-    """As one person's they would make room for each other's keys."""
-    for missing in (None, math.nan, (1, None)):
-        _, counts = selection._people(["a", "b", "a"], [missing, missing, "ann"], 1)
-        assert [(name[2], count) for name, count in counts.items()] == [("'a'", 1)]
-
-
-def test_a_large_epsilon_under_replace_one_still_shows_keys():
-    for eps in (40.0, 100.0, 1e6):
-        assert private_keys(["k"] * 100, epsilon=eps, delta=1e-6, neighbors=RO) == ["k"]
-
-
-def test_a_tuple_is_an_identifier_down_to_a_fixed_depth():
-    """And not down to where the interpreter happens to give up."""
-    for depth in range(1, 40):
-        (key,) = _validate.identifiers(person=[nested(depth)])
-        assert _validate.is_missing(key) == (depth >= _validate.DEEPEST)
+@pytest.mark.parametrize("relation", [AR, RO])
+@pytest.mark.parametrize("query", WITH_EPSILON)
+def test_an_epsilon_that_no_noise_fits_is_named(query, relation):
+    assert_epsilon_is_named(WITH_EPSILON[query], relation)

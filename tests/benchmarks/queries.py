@@ -19,7 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from dpbook import queries
+from dpbook.histograms import private_histogram
+from dpbook.quantiles import private_median
+from dpbook.queries import private_count, private_mean, private_sum
 
 RUNS = 400
 UPPER = 200_000.0
@@ -67,12 +69,12 @@ def of_dpbook(question: str, x: np.ndarray, epsilon: float) -> Call:
     add = {"epsilon": epsilon, "neighbors": "add_remove"}
     swap = {"epsilon": epsilon, "neighbors": "replace_one"}
     return {
-        "count": lambda: queries.private_count(x, where=above, **add).value,
-        "sum": lambda: queries.private_sum(x, bounds=BOUNDS, **add).value,
-        "mean": lambda: queries.private_mean(x, bounds=BOUNDS, n=n, **swap).value,
-        "mean, n unknown": lambda: queries.private_mean(x, bounds=BOUNDS, **add).value,
-        "histogram": lambda: queries.private_histogram(x, edges=EDGES, **add).value,
-        "median": lambda: queries.private_median(x, bounds=BOUNDS, step=1, **add).value,
+        "count": lambda: private_count(x, where=above, **add).value,
+        "sum": lambda: private_sum(x, bounds=BOUNDS, **add).value,
+        "mean": lambda: private_mean(x, bounds=BOUNDS, n=n, **swap).value,
+        "mean, n unknown": lambda: private_mean(x, bounds=BOUNDS, **add).value,
+        "histogram": lambda: private_histogram(x, edges=EDGES, **add).value,
+        "median": lambda: private_median(x, bounds=BOUNDS, step=1, **add).value,
     }[question]
 
 
