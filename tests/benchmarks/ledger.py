@@ -4,8 +4,8 @@
     python tests/benchmarks/ledger.py --busy 4       while another process writes and syncs files of 4 MB there
 
 The entries take turns, in a random order, so that all of them meet the same load. Beside the ledger, bare SQLite in
-three ways to keep a journal: deleted at each commit (its default), kept (as the ledger does), and a write-ahead log. The
-last one is the fastest and is not used: what was acknowledged is then in a second file (see `dpbook/_store.py`).
+three ways to keep a journal: deleted at each commit (its default), kept (as the ledger does), and a write-ahead log.
+The last one is the fastest and is not used: what was acknowledged is then in a second file (see `dpbook/_store.py`).
 """
 
 import argparse
