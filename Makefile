@@ -93,6 +93,7 @@ bench: .venv-peers/.installed
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE .venv-peers/bin/python tests/benchmarks/speed.py --page book/speed.md
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE .venv-peers/bin/python tests/benchmarks/accounting.py --page book/tightness.md
 	.venv-peers/bin/python tests/benchmarks/audit.py --page book/audits.md
+	.venv-peers/bin/python tests/benchmarks/ledger.py
 
 bench-queries: .venv-peers/.installed
 	.venv-peers/bin/python -W ignore tests/benchmarks/queries.py

@@ -101,9 +101,19 @@ class FileStore:
     """Records in an SQLite file: each spend is on the disk before it is acknowledged.
 
     Every call opens a connection of its own, so threads, forks and a replaced file are harmless. `BEGIN IMMEDIATE`
-    takes the write lock before the total is read: no other process can spend between the check and the write. After a
-    commit all is in the one file (rollback journal, not WAL), and `synchronous=EXTRA` also syncs the directory: without
-    that, a power failure could bring the deleted journal back, and with it undo the last spend.
+    takes the write lock before the total is read: no other process can spend between the check and the write.
+
+    What is acknowledged survives the death of the process and the loss of power, as far as the disk keeps what it has
+    confirmed. With `synchronous=FULL` a commit is: old pages to the journal, sync it and its directory; their number to
+    its header, sync; new pages to the file, sync; zeros over the header, sync; return. A loss of power before the last
+    step undoes a spend that nobody was told of. After it nothing can undo the spend, and the ledger's own file is all
+    that is needed: the journal that stays beside it is empty in meaning.
+
+    Why not in other ways. A journal that is deleted at each commit, as SQLite does by itself, also needs its directory
+    synced after that (`synchronous=EXTRA`), or a loss of power could bring it back and undo the last spend; and files
+    that come and go cost most on a busy disk. A write-ahead log syncs once a commit and is faster, but keeps what was
+    acknowledged in a second file: whoever copies, moves or mounts the first one alone after a crash has an older total
+    that looks whole, and could spend again. It also needs a connection that stays open, which no fork may copy.
     """
 
     def __init__(self, path: Path, timeout: float) -> None:
@@ -121,9 +131,9 @@ class FileStore:
             connection = sqlite3.connect(
                 f"{self.path.as_uri()}?mode=rw", uri=True, timeout=self._timeout, isolation_level=None
             )
-            connection.execute("PRAGMA synchronous=EXTRA")
+            connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA fullfsync=ON")  # macOS: through the drive's own cache
-            if connection.execute("PRAGMA journal_mode=DELETE").fetchone()[0] != "delete":
+            if connection.execute("PRAGMA journal_mode=PERSIST").fetchone()[0] != "persist":
                 raise LedgerError(
                     f"the ledger {self.path} is used by a program that changed its journal; stop that first"
                 )

@@ -31,14 +31,14 @@ import math
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
 
-from dpbook import _amounts, _validate
+from dpbook import _amounts, _validate, _zcdp
 from dpbook._amounts import Amounts, Frozen, add, down, exact, listed
-from dpbook._exact import precise, sqrt_up, up
+from dpbook._exact import sqrt_up
 from dpbook._store import FileStore, LedgerError, LedgerLockedError, MemoryStore, Record
 
 __all__ = [
@@ -86,54 +86,6 @@ def _text(**parameter: Any) -> str:
     return str(value)
 
 
-def _zcdp_epsilon(rho: Decimal, delta: Fraction) -> float:
-    """Return an ε at which ρ-zCDP is (ε, δ)-DP: Canonne, Kamath and Steinke (2020), at a nearly best order."""
-    if rho == 0:
-        return 0.0
-    mp = precise()
-    mp.dps = 60
-    r, log_delta = mp.mpf(str(rho)), mp.log(mp.mpf(delta.numerator) / delta.denominator)
-    t = _argmin(lambda t: sum(_terms(math, t, float(log_delta), float(r))))
-    terms = _terms(mp, mp.mpf(t), log_delta, r)
-    return max(0.0, up(sum(terms) + max(map(abs, terms)) * mp.mpf(10) ** -50))
-
-
-def _zcdp_rho(epsilon: Decimal, delta: Decimal) -> Decimal:
-    """Return a ρ, nearly the largest, for which ρ-zCDP is (ε, δ)-DP."""
-    mp = precise()
-    mp.dps = 60
-    eps, log_delta = mp.mpf(str(epsilon)), mp.log(mp.mpf(str(delta)))
-
-    def negative_rho(m: Any, t: Any, eps: Any, log_delta: Any) -> Any:
-        return (sum(_terms(m, t, log_delta, 0.0)) - eps) / (1 + m.exp(t))
-
-    t = _argmin(lambda t: negative_rho(math, t, float(eps), float(log_delta)))
-    best = -negative_rho(mp, mp.mpf(t), eps, log_delta) * (1 - mp.mpf(10) ** -12)
-    return exact().normalize(Context(prec=15, rounding=ROUND_FLOOR).create_decimal(mp.nstr(best, 40)))
-
-
-def _terms(m: Any, t: Any, log_delta: Any, rho: Any) -> tuple[Any, Any, Any]:
-    """Return the terms of ε at the Rényi order 1 + e**t, in the arithmetic of the module `m`.
-
-    Every order gives a valid ε, so the search for the best one may be in floats; the result is computed precisely.
-    """
-    above = m.exp(t)
-    log1p = m.log1p
-    return rho * (1 + above), -(log1p(above) + log_delta) / above, -log1p(1 / above)
-
-
-def _argmin(function: Any) -> float:
-    """Return where a function of one variable is nearly smallest: a grid, then golden sections."""
-    grid = range(-40, 700)
-    best = min(range(len(grid)), key=lambda i: function(grid[i]))
-    low, high = float(grid[max(best - 1, 0)]), float(grid[min(best + 1, len(grid) - 1)])
-    golden = (math.sqrt(5) - 1) / 2
-    for _ in range(60):
-        a, b = high - golden * (high - low), low + golden * (high - low)
-        low, high = (low, b) if function(a) <= function(b) else (a, high)
-    return (low + high) / 2
-
-
 @dataclass(frozen=True)
 class Budget:
     """What may be spent, in which currency, under which neighbour relation: made by `basic`, `zcdp` or `planned`.
@@ -169,7 +121,7 @@ class Budget:
         """
         asked = _amounts.small_amount(delta=delta)
         if self.accounting == "zcdp":
-            return _zcdp_at(self.limits["rho"], delta, asked)
+            return _zcdp_at(self.limits["rho"], asked)
         if asked < self.declared["delta"]:
             return math.inf
         return _amounts.up(self.declared["epsilon"]) if self.certified is None else self.certified
@@ -187,10 +139,15 @@ class Budget:
         return Budget(**terms)
 
 
-def _zcdp_at(rho: Decimal, delta: float, asked: Decimal) -> float:
+def _zcdp_at(rho: Decimal, asked: Decimal) -> float:
     if asked == 0:
         return 0.0 if rho == 0 else math.inf
-    return _zcdp_epsilon(rho, min(Fraction(asked), Fraction(float(delta))))
+    return _zcdp.epsilon(Fraction(rho), _least(asked))
+
+
+def _least(asked: Decimal) -> Fraction:
+    """Return the least number that an amount may stand for: the decimal, or the float of the caller a little below."""
+    return Fraction(down(asked) or asked)
 
 
 def basic(*, epsilon: float, delta: float = 0.0, neighbors: str, name: str = "") -> Budget:
@@ -293,7 +250,7 @@ def zcdp(
         declared = Frozen({"epsilon": _amounts.amount(epsilon=epsilon), "delta": _amounts.small_amount(delta=delta)})
         if declared["delta"] == 0:
             raise ValueError(f"delta must be positive: no rho > 0 is pure, got {_validate.shown(delta)}")
-        limits = Frozen({"rho": _zcdp_rho(declared["epsilon"], declared["delta"])})
+        limits = Frozen({"rho": _zcdp.rho(_least(declared["epsilon"]), _least(declared["delta"]))})
     return Budget("zcdp", _validate.neighbors(neighbors), _text(name=name), declared, limits)
 
 
@@ -563,7 +520,8 @@ class Ledger:
             In a `basic` budget: the release is (ε, δ)-DP; one that is left out counts as 0. In a `zcdp` budget,
             `epsilon` alone stands for a pure ε-DP release, which is ε²/2-zCDP.
         rho : float, optional
-            In a `zcdp` budget: the release is ρ-zCDP. Gaussian noise has ``rho = (sensitivity / sigma)**2 / 2``.
+            In a `zcdp` budget: the release is ρ-zCDP. Gaussian noise has ``rho = (sensitivity / sigma)**2 / 2``;
+            `dpbook.rdp.gaussian_zcdp` rounds it up such that the decimal that is recorded is not below it.
         release : str, optional
             In a `planned` budget: which of the declared releases is made.
         who : str, optional
@@ -670,7 +628,7 @@ class Ledger:
         if self._budget.accounting == "planned":
             raise ValueError("spent_epsilon must be asked of a basic or zcdp budget, got planned: see Budget.epsilon")
         if self._budget.accounting == "zcdp":
-            return _zcdp_at(spent["rho"], delta, asked)
+            return _zcdp_at(spent["rho"], asked)
         return _amounts.up(spent["epsilon"]) if asked >= spent["delta"] else math.inf
 
     def __str__(self) -> str:

@@ -4,6 +4,7 @@ None of them proves privacy. Each looks for one kind of fault that an audit of p
 miss or find late, and says what it has tried.
 """
 
+import contextlib
 import math
 import sys
 import threading
@@ -361,7 +362,9 @@ def check_ledger(
 ) -> LedgerCheck:
     """Check the arithmetic of a budget: what fits is granted, what does not is refused, and a refusal changes nothing.
 
-    The neighbour relation plays no part: the ledger adds what its caller declares.
+    When a spend is granted with something for a ``with`` statement, it must be charged before the block, in which the
+    data is read, and must stay charged after it, whether the block raises an exception or not. The neighbour relation
+    plays no part: the ledger adds what its caller declares.
 
     Parameters
     ----------
@@ -443,7 +446,36 @@ def check_ledger(
         faults.append("grants spends out of a total of 0")
     if (count := _race(make(1.0), granted, workers)) > 10:
         faults.append(f"grants {count} of {workers} spends of 0.1 out of 1.0, asked for at the same time")
-    return LedgerCheck(checks + 3, tuple(faults))
+    faults += _blocks(make, ask, granted)
+    return LedgerCheck(checks + 4, tuple(faults))
+
+
+class _Interrupted(Exception):
+    """What the block of a release raises here."""
+
+
+def _blocks(
+    make: Callable[[float], Any], ask: Callable[[Any, Any], Any], granted: Callable[[Any, Any], bool]
+) -> Iterator[str]:
+    for error in (None, _Interrupted()):
+        ledger = make(1.0)
+        try:
+            paid = ask(ledger, 1.0)
+        except Exception:
+            return  # has been reported: all of the total should fit
+        if not (hasattr(paid, "__enter__") and hasattr(paid, "__exit__")):
+            return
+        early = False
+        with contextlib.suppress(_Interrupted), paid:
+            early = granted(ledger, 1.0)  # the data is being read
+            if error:
+                raise error
+        if early:
+            yield "charges for a release only after its block, when the data has been read"
+            return
+        if granted(ledger, 1.0):
+            yield "gives back what a release cost" + (" when its block raises an exception" if error else "")
+            return
 
 
 def _race(ledger: Any, granted: Callable[[Any, Any], bool], workers: int) -> int:

@@ -6,6 +6,7 @@ gives a valid (ε, δ), so the orders here are searched among all real numbers a
 """
 
 import math
+import sys
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
@@ -13,8 +14,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize
 
-from dpbook import _validate
-from dpbook._exact import round_up
+from dpbook import _validate, _zcdp
 
 SAFE = 1 + 1e-13  # covers the last digits of the few float64 operations below
 
@@ -193,16 +193,9 @@ def zcdp_epsilon(*, rho: float, delta: float) -> float:
     4.728387
     """
     r, d = _validate.non_negative(rho=rho), _validate.half_open_unit(delta=delta)
-    if r == 0 or d == 0:
+    if d == 0:
         return 0.0 if r == 0 else math.inf
-    middle = math.log(math.sqrt(-math.log(d) / r) + 1e-12)
-
-    def cost(v: float) -> float:
-        a = 1 + math.exp(v)
-        return _epsilon(a, a * r, d)
-
-    found = optimize.minimize_scalar(cost, bounds=(middle - 8, middle + 3), method="bounded", options={"xatol": 1e-9})
-    return min(cost(float(found.x)), cost(middle))
+    return _zcdp.epsilon(Fraction(r), Fraction(d))
 
 
 def zcdp_rho(*, target_epsilon: float, delta: float) -> float:
@@ -211,14 +204,15 @@ def zcdp_rho(*, target_epsilon: float, delta: float) -> float:
     Parameters
     ----------
     target_epsilon : float
-        ε > 0 that must not be passed.
+        ε > 0 that must not be exceeded.
     delta : float
         δ in (0, 1).
 
     Returns
     -------
     float
-        ρ > 0, to share out among releases: their ρ add up.
+        ρ > 0, to share out among releases: their ρ add up. It has 15 digits, and is not above the largest ρ either as
+        a float or as the decimal that it prints as, which `dpbook.budget` takes for a limit.
 
     Raises
     ------
@@ -236,15 +230,10 @@ def zcdp_rho(*, target_epsilon: float, delta: float) -> float:
     True
     """
     target, d = _validate.positive(target_epsilon=target_epsilon), _validate.open_unit(delta=delta)
-    low, high = 0.0, max(target, 1e-300)
-    while zcdp_epsilon(rho=high, delta=d) <= target and high < 1e300:
-        low, high = high, 2 * high
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if zcdp_epsilon(rho=middle, delta=d) <= target else (low, middle)
-    if low == 0.0:
+    found = float(_zcdp.rho(Fraction(target), Fraction(d)))
+    if found < sys.float_info.min:
         raise ValueError(f"target_epsilon must be large enough for a rho that float64 can hold, got {target_epsilon}")
-    return low
+    return found
 
 
 def pure_zcdp(*, epsilon: float) -> float:
@@ -258,7 +247,8 @@ def pure_zcdp(*, epsilon: float) -> float:
     Returns
     -------
     float
-        ρ, exact and rounded up; `inf` where it leaves float64.
+        ρ, rounded up; `inf` where it leaves float64. The decimal that it prints as is not below ρ either, so a ledger
+        that is given the float records enough.
 
     Raises
     ------
@@ -275,7 +265,7 @@ def pure_zcdp(*, epsilon: float) -> float:
     0.005
     """
     eps = _validate.non_negative(epsilon=epsilon)
-    return round_up(Fraction(eps) ** 2 / 2)
+    return _zcdp.spendable(Fraction(eps) ** 2 / 2)
 
 
 def gaussian_zcdp(*, sigma: float, sensitivity: float) -> float:
@@ -291,7 +281,7 @@ def gaussian_zcdp(*, sigma: float, sensitivity: float) -> float:
     Returns
     -------
     float
-        ρ, rounded up.
+        ρ, rounded up as a float and as the decimal that it prints as.
 
     Raises
     ------
@@ -311,4 +301,4 @@ def gaussian_zcdp(*, sigma: float, sensitivity: float) -> float:
     ratio = size / s
     if ratio > 1e150:
         raise ValueError(f"sigma must be above sensitivity / 1e150, got {sigma} for {sensitivity=}")
-    return round_up((Fraction(size) / Fraction(s)) ** 2 / 2)
+    return _zcdp.spendable((Fraction(size) / Fraction(s)) ** 2 / 2)

@@ -1,14 +1,17 @@
 """The checks that need few runs: last digits, replayed neighbours, ledgers. Each with what it must find."""
 
+import itertools
 import math
+import sqlite3
 import threading
 import warnings
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from dpbook import noise
+from dpbook import budget, checks, noise
 from dpbook.checks import HOSTILE, _lowest_bit, check_ledger, check_sensitivity, lattice_test
 from dpbook.laplace import discrete_laplace_mechanism, laplace_mechanism
 from dpbook.sensitivity import (
@@ -306,6 +309,177 @@ def test_a_good_ledger_passes():
 )
 def test_faults_of_ledgers_are_found(ledger, fault):
     found = check_ledger(ledger)
+    assert any(fault in text for text in found.faults), found.faults
+
+
+# the ledger of this package, in each accounting that adds amounts up, and what would be wrong with it
+
+WAYS = {
+    "basic": (lambda total: budget.basic(epsilon=total, neighbors="add_remove"), "epsilon"),
+    "basic, with a delta": (lambda total: budget.basic(epsilon=total, delta=1e-6, neighbors="add_remove"), "epsilon"),
+    "zcdp": (lambda total: budget.zcdp(rho=total, neighbors="replace_one"), "rho"),
+}
+
+
+def check_own(way="basic", path=None, threads=50):
+    limit, currency = WAYS[way]
+    numbers = itertools.count()
+
+    def make(total):
+        if path is None:
+            return budget.Ledger(limit(total))
+        return budget.Ledger.create(path / f"{next(numbers)}.db", limit(total), timeout=60)
+
+    return check_ledger(
+        make, spend=lambda ledger, amount: ledger.spend(label="check", **{currency: amount}), threads=threads
+    )
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_ledger_of_this_package(way):
+    found = check_own(way)
+    assert found.passed, found.faults
+
+
+@pytest.mark.parametrize("way", ["basic", "zcdp"])
+def test_the_ledger_of_this_package_in_a_file(way, tmp_path, monkeypatch):
+    """Nothing here waits for a disk: what a crash leaves is for test_store."""
+    connect = sqlite3.connect
+
+    class Hurried(sqlite3.Connection):
+        def execute(self, statement, *rest):
+            return super().execute(statement.replace("synchronous=FULL", "synchronous=OFF"), *rest)
+
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, factory=Hurried, **k))
+    found = check_own(way, tmp_path)
+    assert found.passed, found.faults
+
+
+def test_a_plan_is_not_overspent_by_threads():
+    """In a plan, amounts are whole numbers of releases: here 10, which 50 threads ask for."""
+
+    class Free:
+        def add(self, mechanism, *, steps):
+            return None
+
+        def epsilon(self, *, delta):
+            return 0.5
+
+    plan = budget.planned({"count": (None, 10)}, accountant=Free(), epsilon=1, delta=0.0, neighbors="add_remove")
+    ledger = budget.Ledger(plan)
+    assert checks._race(ledger, lambda ledger, _: may(lambda: ledger.spend(label="race", release="count")), 50) == 10
+    assert ledger.remaining["count"] == 0
+
+
+def may(spend):
+    try:
+        spend()
+    except budget.BudgetExceededError:
+        return False
+    return True
+
+
+def refund(monkeypatch):
+    def leave(self, kind, *_):
+        if kind:
+            self.ledger._store._records.pop()
+
+    take_back(monkeypatch, leave)
+
+
+def refund_always(monkeypatch):
+    take_back(monkeypatch, lambda self, *_: self.ledger._store._records.pop())
+
+
+def take_back(monkeypatch, leave):
+    """Let receipts know their ledger, and do something when their block ends."""
+    spend = budget.Ledger.spend
+
+    def remembering(self, **amounts):
+        receipt = spend(self, **amounts)
+        object.__setattr__(receipt, "ledger", self)
+        return receipt
+
+    monkeypatch.setattr(budget.Ledger, "spend", remembering)
+    monkeypatch.setattr(budget.Receipt, "__exit__", lambda self, *error: leave(self, *error) and None)
+
+
+def charge_after(monkeypatch):
+    """Look whether it fits, hand out the receipt, and write the spend when its block ends."""
+    append, waiting = budget.MemoryStore.append, []
+
+    def later(self, **record):
+        total = record["decide"](self.spent())
+        waiting.append(lambda: append(self, **record))
+        return budget.Record(0, "", record["who"], record["label"], record["amount"], total)
+
+    monkeypatch.setattr(budget.MemoryStore, "append", later)
+    monkeypatch.setattr(budget.Receipt, "__exit__", lambda *_: waiting.pop()() and None)
+
+
+def float_sums(monkeypatch):
+    """As the naive ledger of the chapter: three tenths do not fit."""
+
+    def add(spent, amount):
+        return {n: Decimal(repr(float(spent.get(n, 0)) + float(x))) for n, x in amount.items()}
+
+    monkeypatch.setattr(budget, "add", add)
+
+
+def float_sums_with_a_tolerance(monkeypatch):
+    float_sums(monkeypatch)
+    within = budget._within
+    monkeypatch.setattr(
+        budget,
+        "_within",
+        lambda limits, *rest: within({n: x * (1 + Decimal("1e-9")) for n, x in limits.items()}, *rest),
+    )
+
+
+def negative_spend(monkeypatch):
+    monkeypatch.setattr(budget._amounts, "amount", lambda **given: Decimal(repr(float(next(iter(given.values()))))))
+
+
+def race(monkeypatch):
+    """Check, and then write, with no lock around the two."""
+
+    class NoLock:
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            return None
+
+    within, memory = budget._within, budget.MemoryStore.__init__
+
+    def slow(*arguments):
+        total = within(*arguments)
+        threading.Event().wait(0.001 if threading.active_count() > 10 else 0)
+        return total
+
+    def unlocked(self):
+        memory(self)
+        self._lock = NoLock()
+
+    monkeypatch.setattr(budget, "_within", slow)
+    monkeypatch.setattr(budget.MemoryStore, "__init__", unlocked)
+
+
+@pytest.mark.parametrize(
+    ("sabotage", "fault"),
+    [
+        (refund, "gives back what a release cost when its block raises"),
+        (refund_always, "gives back what a release cost"),
+        (charge_after, "charges for a release only after its block"),
+        (float_sums, "refuses spend 3 of 0.1, 0.1, 0.1 out of 0.3"),
+        (float_sums_with_a_tolerance, "more spends after"),
+        (negative_spend, "grants a spend of -1.0"),
+        (race, "asked for at the same time"),
+    ],
+)
+def test_a_sabotaged_ledger_of_this_package_is_caught(sabotage, fault, monkeypatch):
+    sabotage(monkeypatch)
+    found = check_own()
     assert any(fault in text for text in found.faults), found.faults
 
 

@@ -1,6 +1,8 @@
 """Rényi and concentrated privacy: published values, edges, and the exact Gaussian value as a floor."""
 
+import decimal
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import mpmath
@@ -8,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dpbook import gaussian
+from dpbook import _exact, _zcdp, budget, gaussian
 from dpbook.rdp import (
     conversion_epsilon,
     gaussian_zcdp,
@@ -124,11 +126,88 @@ def test_least_epsilon_uses_all_real_orders():
     assert least_epsilon(lambda a: math.inf, delta=1e-5) == math.inf
 
 
+# --- rounding: to the safe side, as a float and as the decimal that it prints as --------------------------------------
+
+
+def exact_epsilon(rho, delta):
+    """The minimum over the order, by bisection of the derivative in 60 digits."""
+    rho, log = MP.mpf(rho.numerator) / rho.denominator, -MP.log(MP.mpf(delta.numerator) / delta.denominator)
+    low, high = MP.mpf(10) ** -30, MP.sqrt(log / rho) + 1
+    for _ in range(170):
+        t = (low + high) / 2 if high < 4 * low else MP.sqrt(low * high)
+        low, high = (t, high) if rho * t**2 + MP.log1p(t) < log else (low, t)
+    return max(0, rho * (1 + t) + (log - MP.log1p(t)) / t - MP.log1p(1 / t))
+
+
+TARGETS = [(e, d) for e in (1e-9, 0.01, 0.1, 0.3, 1.0, 3.7, 20.0, 700.0) for d in (1e-300, 1e-9, 1e-5, 0.3, 0.999)]
+CLAIMS = [(r, d) for r in (1e-12, 0.001, 0.1, 1 / 3, 1.0, 7.3, 400.0) for d in (1e-300, 1e-9, 1e-5, 0.1)]
+
+
+@pytest.mark.parametrize(("rho", "delta"), CLAIMS)
+def test_epsilon_is_rounded_up_by_less_than_one_float(rho, delta):
+    exact = exact_epsilon(Fraction(rho), Fraction(delta))
+    found = zcdp_epsilon(rho=rho, delta=delta)
+    assert MP.mpf(found) >= exact
+    assert MP.mpf(math.nextafter(found, 0.0)) <= exact
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), TARGETS)
+def test_rho_for_a_target_is_rounded_down_as_a_float_and_as_a_decimal(epsilon, delta):
+    """The largest ρ lies between what is returned and one part in 10**13 more."""
+    rho = zcdp_rho(target_epsilon=epsilon, delta=delta)
+    for read in (Fraction(rho), Fraction(repr(rho))):
+        assert exact_epsilon(read, Fraction(delta)) <= epsilon
+        assert exact_epsilon(read * (1 + Fraction(1, 10**13)), Fraction(delta)) > epsilon
+    assert len(Decimal(repr(rho)).normalize().as_tuple().digits) <= _zcdp.DIGITS
+    for limit in (budget.zcdp(rho=rho, neighbors="add_remove"), limit_of(epsilon, delta)):  # the two ways to a budget
+        assert limit.epsilon(delta=delta) <= epsilon
+        assert abs(Fraction(limit.limits["rho"]) / Fraction(repr(rho)) - 1) < Fraction(1, 10**13)
+
+
+def limit_of(epsilon, delta):
+    return budget.zcdp(epsilon=epsilon, delta=delta, neighbors="add_remove")
+
+
+def test_an_optimistic_rounding_of_rho_would_be_seen(monkeypatch):
+    """The twin: rounded to the nearest 15 digits, some ρ cost more than their target."""
+    monkeypatch.setattr(_zcdp, "MARGIN", 0.0)
+    monkeypatch.setattr(_zcdp, "ROUND_FLOOR", decimal.ROUND_HALF_EVEN)
+    over = [exact_epsilon(Fraction(repr(zcdp_rho(target_epsilon=e, delta=d))), Fraction(d)) > e for e, d in TARGETS]
+    assert 5 < sum(over) < len(over)
+
+
+def test_the_callers_decimal_context_plays_no_part():
+    expected = limit_of(1.0, 1e-6)
+    with decimal.localcontext() as context:
+        context.prec, context.rounding = 3, decimal.ROUND_UP
+        assert limit_of(1.0, 1e-6).limits == expected.limits
+        assert zcdp_rho(target_epsilon=1.0, delta=1e-6) == float(expected.limits["rho"])
+
+
+SIGMAS = [0.1 * k for k in range(1, 400)]
+
+
+def test_what_is_spent_is_rounded_up_as_a_float_and_as_a_decimal():
+    ledger = budget.Ledger(budget.zcdp(rho=1e6, neighbors="add_remove"))
+    plain = 0
+    for sigma in SIGMAS:
+        cost = 1 / (2 * Fraction(sigma) ** 2)
+        for exact, rho in (
+            (cost, gaussian_zcdp(sigma=sigma, sensitivity=1.0)),
+            (Fraction(sigma) ** 2 / 2, pure_zcdp(epsilon=sigma)),
+        ):
+            recorded = Fraction(ledger.spend(rho=rho, label="query").amount["rho"])
+            assert exact <= Fraction(rho) <= exact * (1 + Fraction(1, 2**51))
+            assert exact <= recorded <= exact * (1 + Fraction(1, 2**51))
+        plain += Fraction(repr(_exact.round_up(cost))) < cost
+    assert plain > 20  # the twin: the float next above often prints as a decimal below the cost
+
+
 def test_rho_is_never_rounded_down():
     assert pure_zcdp(epsilon=1e155) == math.inf
     for epsilon in (0.0, 1e-200, 3e-160, 1e-5, 0.1, 7.3, 1e150):
         exact = Fraction(epsilon) ** 2 / 2
         for rho in (pure_zcdp(epsilon=epsilon), gaussian_zcdp(sigma=1.0, sensitivity=min(epsilon, 1e149))):
             assert Fraction(rho) >= min(exact, Fraction(1e149) ** 2 / 2)
-            assert epsilon < 1e-150 or rho <= exact * (1 + Fraction(1, 2**52))
+            assert epsilon < 1e-150 or rho <= exact * (1 + Fraction(1, 2**51))
     assert pure_zcdp(epsilon=0.0) == 0.0

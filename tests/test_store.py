@@ -2,6 +2,8 @@
 
 import os
 import random
+import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -130,8 +132,37 @@ def test_durable_settings(path):
         settings = [
             connection.execute(f"PRAGMA {x}").fetchone()[0] for x in ("synchronous", "journal_mode", "fullfsync")
         ]
-    assert settings == [3, "delete", 1]  # EXTRA
-    assert os.listdir(path.parent) == [path.name]  # all is in one file
+    assert settings == [2, "persist", 1]  # FULL
+    ledger.spend(epsilon=0.1, label="query")
+    assert sorted(os.listdir(path.parent)) == [path.name, f"{path.name}-journal"]
+    assert not any(path.with_name(f"{path.name}-journal").read_bytes()[:28])  # what would undo the spend is gone
+
+
+def alone(path, name):
+    """Copy the ledger's own file, and nothing that stands beside it."""
+    return shutil.copy(path, path.with_name(name))
+
+
+def test_the_file_alone_holds_all_that_was_acknowledged(path):
+    """Also after the death of a process that had it open: an older total must never look whole."""
+    Ledger.create(path, LIMIT)
+    with start(SPENDER, path, "killed", 0.001) as worker:
+        told = [int(worker.stdout.readline()) for _ in range(5)]
+        os.kill(worker.pid, getattr(signal, "SIGSTOP", signal.SIGTERM))  # open, perhaps in the middle of a write
+        worker.kill()
+        told += [int(number) for number in worker.stdout.read().split()]
+    assert Ledger.open(path).history[max(told) - 1].who == "killed"  # puts a half-written spend right
+    assert len(Ledger.open(alone(path, "copy.db")).history) >= max(told)
+
+
+def test_a_write_ahead_log_would_leave_an_older_total(path):
+    """The twin, and why there is none: the copy looks whole, and has forgotten what was acknowledged."""
+    Ledger.create(path, LIMIT)
+    writer = raw(path)
+    writer.execute("PRAGMA journal_mode=WAL")
+    writer.execute("INSERT INTO spends VALUES (1, '', '', 'query', '{\"epsilon\": \"1\"}', '{\"epsilon\": \"1\"}')")
+    assert len(Ledger.open(alone(path, "copy.db"), LIMIT).history) == 0
+    writer.close()
 
 
 # --- files that are not what they should be ---------------------------------------------------------------------------
