@@ -1,5 +1,6 @@
 """The built site: every link inside it leads somewhere, every picture has a text, nothing is fetched from elsewhere."""
 
+import importlib
 import re
 import sys
 from html.parser import HTMLParser
@@ -7,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from fontTools.ttLib import TTFont
 
 from dpbook import __version__
 from dpbook._copy import copy_text, module_names
@@ -184,12 +186,16 @@ def test_icons_come_from_the_small_font():
     assert not any("fontawesome.js" in src for path in PAGES for src in Page(path).fetched)
 
 
-def test_what_the_extension_mends():
+def extension(name):
     sys.path.insert(0, str(BOOK / "_ext"))
     try:
-        import dpsite
+        return importlib.import_module(name)
     finally:
         sys.path.pop(0)
+
+
+def test_what_the_extension_mends():
+    dpsite = extension("dpsite")
     table = '<table border="1" class="dataframe"><tr style="text-align: right;"><th></th><th>a</th></tr></table>'
     assert dpsite.mend(table) == '<table class="dataframe"><tr><td></td><th>a</th></tr></table>'
     assert dpsite.mend('<img alt="差分隐私">') == '<img alt="差分隐私">'
@@ -202,3 +208,44 @@ def test_what_the_extension_mends():
 def test_no_table_has_an_empty_header(site):
     for path in site:
         assert not re.search(r"<th[^>]*>\s*</th>", path.read_text(encoding="utf8")), path.name
+
+
+def test_formulas_are_mathml_and_no_tex_is_left(site):
+    """Every formula of the notebooks is in its page as MathML, which needs no script and which screen readers speak."""
+    count = 0
+    for path in site:
+        text = path.read_text(encoding="utf8")
+        assert "<merror" not in text, path.name
+        assert "mathjax" not in re.sub(r'class="[^"]*"', "", text).lower(), path.name
+        formulas = re.findall(r"<math.*?</math>", text, re.S)
+        assert not [one for one in formulas if re.search(r"\\[A-Za-z]", one)], path.name
+        outside = re.sub(r"<(pre|code|script|head|title)\b.*?</\1>", "", text, flags=re.S)
+        assert not re.search(r"\\[([]|\\(frac|varepsilon|Pr|sqrt)\b", outside), path.name
+        count += len(formulas)
+    assert count > 500
+
+
+def test_the_font_of_the_formulas_has_what_they_need(site):
+    formulas = extension("formulas")
+    font = TTFont(SITE / "_static" / "formulas.woff")
+    letters = set(map(chr, font.getBestCmap()))
+    assert (SITE / "_static" / "formulas.woff").stat().st_size < 60_000
+    assert font["MATH"].table.MathVariants.VertGlyphConstruction  # brackets and roots in every size
+    unseen = set("\u2061\u2062\u2063\u2064\ufe00\n")
+    for path in site:
+        text = path.read_text(encoding="utf8")
+        assert formulas.characters(text) - unseen <= letters, (path.name, formulas.characters(text) - letters)
+
+
+def test_a_formula_that_is_not_understood_ends_the_build():
+    formulas = extension("formulas")
+    with pytest.raises(formulas.LatexError):
+        formulas.mathml(r"\nosuchthing x", block=True)
+    with pytest.raises(formulas.LatexError):
+        formulas.mathml(r"\frac{1}{2", block=False)
+    assert "<mfrac>" in formulas.mathml(r"\frac{1}{2}", block=False)
+    # Numbers are Sphinx's; a bare double backslash begins a new line.
+    assert "(1)" not in formulas.mathml(r"\begin{align} a &= b \\ c &= d \end{align}", block=True)
+    assert formulas.mathml(formulas.lines(r"a &= b \\ c &= d"), block=True).count("<mtr") == 2
+    assert formulas.mathml(formulas.lines("a = b\n\nc = d"), block=True).count("<mtr") == 2
+    assert {"𝑥", "√", "2"} <= formulas.characters(formulas.mathml(r"\sqrt{2x}", block=False))

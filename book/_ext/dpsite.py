@@ -2,7 +2,7 @@
 
 * `mend` corrects the HTML of a page's body where a tool writes it badly (table corners, bibliography roles, ids).
 * `lean` leaves out of a page's head what the page does not use.
-* After the build: an icon font with only the icons that occur, figures with a palette, MathJax without what is unused.
+* After the build: an icon font with only the icons that occur, and figures with a palette.
 * Directives: ``versions`` (what the notebooks ran on) and ``how-to-cite`` (BibTeX from CITATION.cff).
 * A page 404.html at the root of the site.
 
@@ -12,7 +12,6 @@ Everything works on whatever pages there are: a new chapter needs no entry here.
 import logging
 import platform
 import re
-import shutil
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from importlib import metadata
@@ -33,26 +32,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SHOWN = ("numpy", "scipy", "mpmath", "pandas", "matplotlib", "seaborn", "dpbook")
 CJK = re.compile(
     r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]*[\u4e00-\u9fff][\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]*"
-)
-# What a page of formulas loads: 165 KB compressed where the all-in-one file has 262 KB. `autoload` fetches the rest of
-# TeX from this site when a formula asks for it.
-MATHJAX = [
-    "core",
-    "input/tex-base",
-    "[tex]/ams",
-    "[tex]/newcommand",
-    "[tex]/autoload",
-    "output/chtml",
-]
-MATHJAX += ["a11y/assistive-mml"]
-MATHJAX_KEPT = {"a11y", "core.js", "loader.js", "startup.js", "input", "output"}
-MATHJAX_DROPPED = (
-    "output/svg",
-    "output/svg.js",
-    "input/asciimath.js",
-    "input/mml",
-    "input/mml.js",
-    "input/tex-full.js",
 )
 FONTS = {
     "fa-solid": ("fa-solid-900", "Font Awesome 6 Free", 900),
@@ -252,32 +231,15 @@ def _figures(site: Path) -> None:
                 smaller.save(path, optimize=True)
 
 
-def _mathjax(site: Path) -> None:
-    folder = site / "_static" / "mathjax"
-    for path in [*folder.glob("*"), *(folder / name for name in MATHJAX_DROPPED)]:
-        if (
-            path.name not in MATHJAX_KEPT
-            or path.relative_to(folder).as_posix() in MATHJAX_DROPPED
-        ):
-            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
-
-
 def _finished(app: Any, error: Exception | None) -> None:
     if error is None and app.builder.name in ("html", "dirhtml"):
         site = Path(app.outdir)
         _icons(site)
         _figures(site)
-        _mathjax(site)
 
 
 def _configure(_app: Any, config: Any) -> None:
     config.ogp_site_url = config.html_baseurl
-    config.mathjax_path = "mathjax/startup.js"
-    config.mathjax3_config = {
-        "loader": {"load": MATHJAX},
-        "tex": {"packages": ["base", "ams", "newcommand", "autoload"]},
-        **(config.mathjax3_config or {}),
-    }
 
 
 def setup(app: Any) -> dict[str, bool]:

@@ -54,7 +54,6 @@ async function settled(page, address) {
   await page.goto(base + address, { waitUntil: "load" });
   await page.addStyleTag({ content: "*,*::before,*::after{transition:none!important;animation:none!important}" });
   await page.evaluate(async () => {
-    await window.MathJax?.startup?.promise;
     for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame); // laid out, so that fonts are asked for
     await document.fonts.ready;
   });
@@ -66,8 +65,7 @@ async function resize(page, width) {
   await page.waitForTimeout(450); // the theme waits as long before it looks at what scrolls now
 }
 
-// Code and formulas have thousands of elements, all of a few kinds. Of each kind of token one is left for the checker,
-// and of the formulas in the text the first eight; formulas on a line of their own all stay.
+// Code has thousands of elements, all of a few kinds. Of each kind of token one is left for the checker.
 function thin() {
   const known = new Set();
   for (const token of document.querySelectorAll(".highlight span[class]")) {
@@ -76,7 +74,6 @@ function thin() {
     if (known.has(kind) && !token.querySelector("a")) token.replaceWith(token.textContent);
     known.add(kind);
   }
-  [...document.querySelectorAll("mjx-container:not([display])")].slice(8).forEach((formula) => formula.replaceWith("x"));
 }
 
 async function look({ page, seen }, address) {
@@ -86,6 +83,14 @@ async function look({ page, seen }, address) {
   // How far down the doors of the first page reach, in a window of 1300 x 800.
   const doors = await page.evaluate(() => [...document.querySelectorAll(".dp-doors .sd-card")]
     .map((card) => ({ bottom: card.getBoundingClientRect().bottom, link: card.querySelector("a")?.getAttribute("href") })));
+  const formulas = await page.evaluate(() => ({
+    count: document.querySelectorAll("math").length,
+    font: [...document.fonts].some((font) => font.family.includes("Book Formulas") && font.status === "loaded"),
+    gaps: [...document.querySelectorAll("msqrt")].filter((root) => root.checkVisibility()).map((root) => {
+      const end = (e) => e.getBoundingClientRect().right, size = parseFloat(getComputedStyle(root).fontSize);
+      return { gap: (end(root) - end(root.lastElementChild)) / size, text: root.textContent };
+    }).filter(({ gap }) => gap > 0.2).map(({ gap, text }) => `${gap.toFixed(2)} em after the root of ${text}`),
+  }));
   const views = VIEWS.map(({ width, theme, rules }) => ({ width, theme, rules }));
   for (const width of [1300, 390]) { // what is too wide, before the page is thinned; the theme does not change it
     await resize(page, width);
@@ -108,7 +113,7 @@ async function look({ page, seen }, address) {
       `${v.id}: ${n.target.join(" ")} ${n.html.slice(0, 160)} ${(n.any[0] || n.all[0] || n.none[0])?.message || ""}`));
   }
   const urls = [...seen.urls];
-  return { address, views, urls, doors, errors: seen.errors, external: seen.external, failed: seen.failed };
+  return { address, views, urls, doors, formulas, errors: seen.errors, external: seen.external, failed: seen.failed };
 }
 
 const queue = [...pages];
