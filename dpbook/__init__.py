@@ -14,6 +14,9 @@
 - `dpbook.risk`: what ε means
 - `dpbook.tuning`: choosing parameters
 - `dpbook.budget`: a ledger in front of the data
+- `dpbook.gradients`: per-example gradients and their clipped sums
+- `dpbook.training`: DP-SGD
+- `dpbook.estimators`: models trained with it, in scikit-learn's conventions
 - `dpbook.audit`: tests of any mechanism
 - `dpbook.checks`: checks of last digits, neighbours and ledgers
 - `dpbook.exercises`: answers of the exercises, checked
@@ -28,8 +31,10 @@ from dpbook import (
     checks,
     composition,
     datasets,
+    estimators,
     exercises,
     gaussian,
+    gradients,
     laplace,
     loss_grid,
     noise,
@@ -39,6 +44,7 @@ from dpbook import (
     risk,
     selection,
     sensitivity,
+    training,
     tuning,
 )
 from dpbook.gaussian import gaussian_mechanism
@@ -54,9 +60,11 @@ __all__ = [
     "composition",
     "datasets",
     "discrete_laplace_mechanism",
+    "estimators",
     "exercises",
     "gaussian",
     "gaussian_mechanism",
+    "gradients",
     "laplace",
     "laplace_mechanism",
     "loss_grid",
@@ -67,5 +75,6 @@ __all__ = [
     "risk",
     "selection",
     "sensitivity",
+    "training",
     "tuning",
 ]
