@@ -17,6 +17,8 @@
 - `dpbook.gradients`: per-example gradients and their clipped sums
 - `dpbook.training`: DP-SGD
 - `dpbook.estimators`: models trained with it, in scikit-learn's conventions
+- `dpbook.perturbation`: private logistic regression in one release
+- `dpbook.trials`: choosing among settings, paid for
 - `dpbook.audit`: tests of any mechanism
 - `dpbook.checks`: checks of last digits, neighbours and ledgers
 - `dpbook.exercises`: answers of the exercises, checked
@@ -38,6 +40,7 @@ from dpbook import (
     laplace,
     loss_grid,
     noise,
+    perturbation,
     privacy_loss,
     queries,
     rdp,
@@ -45,6 +48,7 @@ from dpbook import (
     selection,
     sensitivity,
     training,
+    trials,
     tuning,
 )
 from dpbook.gaussian import gaussian_mechanism
@@ -69,6 +73,7 @@ __all__ = [
     "laplace_mechanism",
     "loss_grid",
     "noise",
+    "perturbation",
     "privacy_loss",
     "queries",
     "rdp",
@@ -76,5 +81,6 @@ __all__ = [
     "selection",
     "sensitivity",
     "training",
+    "trials",
     "tuning",
 ]

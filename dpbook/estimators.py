@@ -25,7 +25,6 @@ import numpy.typing as npt
 from dpbook import _validate, gradients, training
 from dpbook._validate import FloatArray
 from dpbook.accounting import Accountant
-from dpbook.budget import Ledger
 from dpbook.gradients import Model, Records
 from dpbook.training import Plan
 
@@ -96,7 +95,7 @@ class _Trained(_Estimator):
     fit_intercept: bool = True
     warm_start: bool = False
     keep_models: bool = False
-    ledger: Ledger | None = None
+    ledger: Any = None
     label: str = "training"
     callback: Callable[[int, FloatArray], Any] | None = None
     progress: bool | None = None

@@ -31,7 +31,6 @@ from dpbook._exact import round_up
 from dpbook._sampling import progress_stream
 from dpbook._validate import FloatArray, IntArray
 from dpbook.accounting import Accountant, SubsampledGaussian, calibrate_noise_multiplier
-from dpbook.budget import Ledger
 from dpbook.gradients import Model, Records
 
 OPTIMIZERS = ("sgd", "adam")
@@ -367,7 +366,7 @@ def dp_sgd(
     optimizer: str = "sgd",
     momentum: float = 0.0,
     l2: float = 0.0,
-    ledger: Ledger | None = None,
+    ledger: Any = None,
     label: str = "training",
     callback: Callable[[int, FloatArray], Any] | None = None,
     progress: bool | None = None,
@@ -447,7 +446,7 @@ def dp_sgd(
     return _descend(records, first, plan, descent, report, _sources(records, plan, rng))
 
 
-def charge(plan: Plan, *, ledger: Ledger | None, label: str, epsilon: float | None = None) -> None:
+def charge(plan: Plan, *, ledger: Any, label: str, epsilon: float | None = None) -> None:
     """Charge a ledger for a whole training under the plan's neighbour relation, or refuse; None charges nobody.
 
     A `basic` budget pays the plan's ε and δ. A `zcdp` budget pays ``steps * (Δ / sigma)**2 / 2``, and is refused for
@@ -478,7 +477,7 @@ def charge(plan: Plan, *, ledger: Ledger | None, label: str, epsilon: float | No
     Examples
     --------
     >>> from dpbook import budget
-    >>> ledger = Ledger(budget.basic(epsilon=3.0, delta=1e-5, neighbors="add_remove"))
+    >>> ledger = budget.Ledger(budget.basic(epsilon=3.0, delta=1e-5, neighbors="add_remove"))
     >>> plan = plan_training(neighbors="add_remove", delta=1e-5, clipping_norm=1.0, target_epsilon=2.0,
     ...                      sampling_prob=0.1, n=2000, epochs=10)
     >>> charge(plan, ledger=ledger, label="first model", epsilon=2.0)
@@ -491,9 +490,9 @@ def charge(plan: Plan, *, ledger: Ledger | None, label: str, epsilon: float | No
     price = None if epsilon is None else _validate.positive(epsilon=epsilon)
     if ledger is None:
         return
-    if not isinstance(ledger, Ledger):
+    terms = getattr(ledger, "budget", None)
+    if terms is None or not hasattr(ledger, "spend"):
         raise TypeError(f"ledger must be a Ledger or None, got {_validate.shown(ledger)}")
-    terms = ledger.budget
     if terms.neighbors != plan.neighbors:
         raise ValueError(f"ledger must be for neighbors={plan.neighbors!r}, got {terms.neighbors!r}")
     if terms.accounting == "basic":
