@@ -18,6 +18,11 @@
 - `dpbook.risk`: what ε means
 - `dpbook.tuning`: choosing parameters
 - `dpbook.budget`: a ledger in front of the data
+- `dpbook.gradients`: per-example gradients and their clipped sums
+- `dpbook.training`: DP-SGD
+- `dpbook.estimators`: models trained with it, in scikit-learn's conventions
+- `dpbook.perturbation`: private logistic regression in one release
+- `dpbook.trials`: choosing among settings, paid for
 - `dpbook.audit`: tests of any mechanism
 - `dpbook.checks`: checks of last digits, neighbours and ledgers
 - `dpbook.exercises`: answers of the exercises, checked
@@ -32,13 +37,16 @@ from dpbook import (
     checks,
     composition,
     datasets,
+    estimators,
     exercises,
     gaussian,
+    gradients,
     histograms,
     laplace,
     local,
     loss_grid,
     noise,
+    perturbation,
     privacy_loss,
     quantiles,
     queries,
@@ -47,6 +55,8 @@ from dpbook import (
     risk,
     selection,
     sensitivity,
+    training,
+    trials,
     tuning,
 )
 from dpbook.gaussian import gaussian_mechanism
@@ -62,15 +72,18 @@ __all__ = [
     "composition",
     "datasets",
     "discrete_laplace_mechanism",
+    "estimators",
     "exercises",
     "gaussian",
     "gaussian_mechanism",
+    "gradients",
     "histograms",
     "laplace",
     "laplace_mechanism",
     "local",
     "loss_grid",
     "noise",
+    "perturbation",
     "privacy_loss",
     "quantiles",
     "queries",
@@ -79,5 +92,7 @@ __all__ = [
     "risk",
     "selection",
     "sensitivity",
+    "training",
+    "trials",
     "tuning",
 ]

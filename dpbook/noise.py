@@ -34,7 +34,8 @@ Drawing one of many
 -------------------
 `choose_index` and `flip_coins` draw from probabilities that are exponentials, to the same standard: a uniform number
 is known to as many binary digits as the decision takes, float64 settles nearly all draws with proven margins, and
-`mpmath` settles the rest. `uniform_words` gives the plain random words of which exact fractions of 2**64 are made.
+`mpmath` settles the rest. `uniform_words` gives the plain random words of which exact fractions of 2**64 are made, and
+`poisson_sample` draws each of n records with such a fraction as its probability.
 
 A `numpy.random.Generator` feeds the same path with reproducible bits. Such a release is NOT private: whoever knows the
 seed can subtract the noise. Seeds are for teaching and tests.
@@ -47,6 +48,7 @@ import math
 import os
 import statistics
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -666,6 +668,53 @@ def uniform_words(count: int, *, rng: np.random.Generator | None = None) -> npt.
     """
     number = _validate.integer(0, count=count)
     return np.frombuffer(_reader(rng)(8 * number), dtype="<u8").astype(np.uint64)
+
+
+def poisson_sample(n: int, *, sampling_prob: float, rng: np.random.Generator | None = None) -> IntArray:
+    """Return the places of a Poisson sample of n records: each is drawn on its own, with the same probability.
+
+    Exactly so: the probability is `sampling_prob`, rounded down to a multiple of 2**-64. The size of the sample is
+    random, and may be 0; it is private under add/remove, as n is.
+
+    Parameters
+    ----------
+    n : int
+        Number of records, from 0.
+    sampling_prob : float
+        Probability q in [0, 1].
+    rng : numpy.random.Generator, optional
+        None reads the operating system's entropy. A seeded sample is reproducible and therefore NOT private.
+
+    Returns
+    -------
+    numpy.ndarray of int64
+        The places, from 0 to ``n - 1``, in order.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When a parameter breaks its rule.
+
+    References
+    ----------
+    Abadi et al. (2016), Deep learning with differential privacy, Alg. 1.
+
+    Examples
+    --------
+    >>> poisson_sample(3, sampling_prob=1.0)
+    array([0, 1, 2])
+    """
+    number, q = _validate.integer(0, n=n), _validate.closed_unit(sampling_prob=sampling_prob)
+    read = _reader(rng)
+    limit = int(Fraction(q) * 2**64)
+    if limit == 2**64:
+        return np.arange(number)
+    first, rest = divmod(limit, 2**48)
+    words = np.frombuffer(read(2 * number), dtype="<u2")  # 16 digits settle all but one in 65,536
+    chosen = words < first
+    for i in np.flatnonzero(words == first):
+        chosen[i] = int.from_bytes(read(6), "little") < rest
+    return np.flatnonzero(chosen)
 
 
 def _uniform_below(count: int, read: Read) -> int:
