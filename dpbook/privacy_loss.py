@@ -21,7 +21,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import fft, signal
+from scipy import fft
 
 from dpbook._exact import precise, round_up, up
 from dpbook.loss_grid import EPS, LARGEST_GRID, Atoms, Grid, Mixture, Pair
@@ -30,6 +30,7 @@ LARGEST_FFT = 2**21
 SMALL = 0.01  # an ε below is resolved as well as this one, no better
 ROUNDS = 4
 LOG_OUTSIDE = math.log(1e-9)  # tilted mass that may wrap around
+LOG_DROPPED = -42.0  # part of the spectrum that is left out
 
 
 class Composed:
@@ -42,75 +43,128 @@ class Composed:
         runs = [(g.upper_infinite if above else g.lower_infinite, n) for g, n in zip(grids, steps, strict=True)]
         self.infinite = _lost_mass(runs)[1 if above else 0]
         tilted, log_mass, wrong, base, mean, var, excess = [], 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+        log_error = 0.0
         for g, n in zip(grids, steps, strict=True):
             p, at = (g.upper if above else g.lower), g.losses
             (used,) = np.nonzero(p > 0)
-            logs = np.log(p[used]) + tilt * at[used]
+            log_p = np.log(p[used])
+            logs = log_p + tilt * at[used]
             top = float(logs.max())
             x = np.exp(logs - top)
             norm = float(x.sum())
             x /= norm
             log_norm = top + math.log(norm)
             log_mass += n * log_norm
+            log_error += n * (16 + 2 * abs(top) + 2 * abs(log_norm)) * EPS
             # A curve that is off by c at a point is within the curve of a mass c (1 + t) (1 + 1/t)^t or less, tilted.
-            spread = math.e * (1 + tilt) * math.exp(min(4 * h * (1 + tilt), 700.0))
-            unsure = g.error + spread * g.curve_error
+            beside = g.beside
+            spread = np.minimum(4 * beside * (1 + tilt), 700.0)
+            unsure = g.error + math.e * (1 + tilt) * np.exp(spread) * g.curve_error
             with np.errstate(over="ignore", divide="ignore"):
-                off = float(np.sum(np.exp(np.log(unsure) + tilt * (at + h) - log_norm)))
-            if g.curve_error.any() and 4 * h * (1 + tilt) > 700:
+                off = float(np.sum(np.exp(np.log(unsure) + tilt * (at + beside) - log_norm)))
+            if np.any(g.curve_error[spread >= 700.0]):
                 off = math.inf
             if not above:  # the error counts against the true measure, which the upper one bounds
                 logs_up = np.log(g.upper[g.upper > 0]) + tilt * at[g.upper > 0]
                 peak = float(logs_up.max())
                 excess += n * max(0.0, peak + math.log(float(np.sum(np.exp(logs_up - peak)))) - log_norm)
-            wrong += n * (off + float(x @ (EPS * (8 + 4 * np.abs(logs)))))
+            far = np.abs(log_p) + np.abs(tilt * at[used]) + np.abs(logs - top)
+            wrong += n * (off + float(x @ (EPS * (8 + 2 * far))))
             base += n * g.offset
             m = float(x @ at[used])
             mean += n * m
             var += n * float(x @ (at[used] - m) ** 2)
-            tilted.append((used, x, at[used] - m, n, logs - log_norm))
-        self.center = mean
+            tilted.append((g.places[used], x, at[used] - m, n, logs - log_norm))
+        self._log_mass, self._log_error = log_mass, log_error
         widest = [sum(n * float(abs(far[end])) for _, _, far, n, _ in tilted) + h for end in (0, -1)]
         tails = [self._tail(tilted, sign, max(var, h * h)) for sign in (-1.0, 1.0)]
         below, beyond = (min((m - LOG_OUTSIDE) / s, wide) for (s, m), wide in zip(tails, widest, strict=True))
         self.needed = (below + beyond) / h  # beyond the largest transform the window is cut, and `outside` grows
-        size = fft.next_fast_len(int(min((below + beyond) / h, LARGEST_FFT)) + 8, real=True)
+        size = self.size = fft.next_fast_len(int(min((below + beyond) / h, LARGEST_FFT)) + 8, real=True)
         start = math.floor((mean - below - base) / h) - 1
-        self.losses = base + h * (start + np.arange(size))
-        ends = (mean - self.losses[0], self.losses[-1] - mean)
+        self.first = base + h * start
+        ends = (mean - self.first, self.loss(size - 1) - mean)
         outside = sum(
             math.exp(min(0.0, m - s * far))
             for (s, m), far, wide in zip(tails, ends, widest, strict=True)
             if far < wide  # beyond the end of the support there is nothing
         )
-        spectrum: Any = None
-        norms = 0.0
-        for used, x, _, n, _ in tilted:
-            folded = np.bincount(used % size, weights=x, minlength=size)
+        # The spectrum; what is below exp(-42) of the whole is left out, and with many steps that is nearly all.
+        parts, norms, kept = [], 0.0, np.ones(size // 2 + 1, dtype=bool)
+        for places, x, _, n, _ in tilted:
+            folded = np.bincount(places % size, weights=x, minlength=size)
             norms += n * float(np.sqrt(folded @ folded))
             part = fft.rfft(folded)
-            part = _power(part, n)
-            spectrum = part if spectrum is None else spectrum * part
-        composed = np.roll(fft.irfft(spectrum, size), -(start % size))
+            pairs = part.view(np.float64).reshape(-1, 2)
+            kept &= np.einsum("ij,ij->i", pairs, pairs) >= math.exp(2 * LOG_DROPPED / n)
+            parts.append(part)
+        (j,) = np.nonzero(kept)
+        spectrum = np.exp(2j * math.pi / size * (j * (start % size) % size))  # losses count from the window's start
+        for part, (_, _, _, n, _) in zip(parts, tilted, strict=True):
+            spectrum *= part[j] if n == 1 else np.exp(n * np.log(part[j]))
+        self._j, self._spectrum = j, np.where((j == 0) | (2 * j == size), 1.0, 2.0) * spectrum / size
+        l2_norm = math.sqrt(2 / size) * float(np.sqrt(np.sum(spectrum.real**2 + spectrum.imag**2)))
         accuracy = 8 * EPS * (math.log2(size) + 1)
         total = sum(steps)
         growth = math.exp(min(700.0, total * accuracy * math.sqrt(size)))
-        l2 = growth * accuracy * (norms + 2 * float(np.sqrt(composed @ composed)))
-        l2 += (8 * total + 64) * EPS * float(np.sqrt(composed @ composed)) + 1e-16
-        self._scale = log_mass - tilt * mean  # δ(ε) is exp(scale) times a sum of tilted masses times a kernel
+        l2 = growth * (accuracy * norms + math.exp(LOG_DROPPED)) + (8 * total + 64) * EPS * l2_norm
         t = tilt
-        self._kernel = math.exp(t * math.log(t / (1 + t))) / (1 + t)  # the largest value of exp(-tu) (1 - exp(-u))
-        l2_kernel = math.sqrt(1 / (2 * t * (2 * t + 1) * (t + 1) * h) + self._kernel**2)
-        l2_kernel = min(l2_kernel, self._kernel * math.sqrt(size))
+        kernel = math.exp(t * math.log(t / (1 + t))) / (1 + t)  # the largest value of exp(-tu) (1 - exp(-u))
+        l2_kernel = math.sqrt(1 / (2 * t * (2 * t + 1) * (t + 1) * h) + kernel**2)
+        l2_kernel = min(l2_kernel, kernel * math.sqrt(size))
         rounding = math.expm1(wrong) * math.exp(excess) if wrong + excess < 600 else math.inf
-        self._noise = self._kernel * (outside + rounding) + l2_kernel * l2
-        # Sums of composed * exp(-t (loss - own loss)), and with t + 1: no term overflows, wherever the mean may be. A
-        # term k cells away went through k products and sums, which the third sum counts.
-        self._a = np.append(_discounted(composed, t * h), 0.0)
-        self._b = np.append(_discounted(composed, (t + 1) * h), 0.0)
-        passes = _discounted(_discounted(np.abs(composed), t * h), t * h)
-        self._rounding = np.append(passes, 0.0) * (EPS * (16 + 2 * (t + 1) * h))
-        self._relative = EPS * (16 + 2 * abs(log_mass) + 2 * abs(t * mean))  # of the scale
+        self._noise = kernel * (outside + rounding) + l2_kernel * l2
+        self._transform_kernel()
+
+    def loss(self, i: Any) -> Any:
+        """Return the i-th loss of the window."""
+        return self.first + self.step * i
+
+    def _transform_kernel(self) -> None:
+        """Prepare the sums of composed masses times ``exp(-tu) (1 - exp(-u))``, u the loss less ε, as sums over few j.
+
+        A geometric series with the ratio ``r = exp(-th + iθ)``, from ε to the window's end, is
+        ``(exp(iθk) - exp(-t (N - k) h)) / (1 - r)``. The kernel is the difference of two such series.
+        """
+        h, t = self.step, self.tilt
+        angle = 2 * math.pi / self.size * self._j[self._j > 0]
+        half = 2 * np.sin(angle / 2) ** 2
+        one, two = (  # 1 - r, without cancelling
+            -math.expm1(-s * h) + math.exp(-s * h) * half - 1j * math.exp(-s * h) * np.sin(angle) for s in (t, t + 1)
+        )
+        rest = self._spectrum[self._j > 0]
+        wave = np.exp(1j * angle)
+        self._both = rest * (math.exp(-t * h) * -math.expm1(-h)) * wave / (one * two)
+        self._end_both = float(np.sum(self._both.real))
+        self._end_two = float(np.sum((rest / two).real))
+        size_both, size_two = float(np.sum(np.abs(self._both))), float(np.sum(np.abs(rest / two)))
+        self._sum_error = 64 * EPS * size_both
+        self._end_error = 64 * EPS * (size_both + size_two)
+        self._average = float(self._spectrum[0].real) if len(self._j) and self._j[0] == 0 else 0.0
+
+    @functools.cached_property
+    def _all(self) -> Any:
+        full = np.zeros(self.size // 2 + 1, dtype=np.complex128)
+        full[self._j[self._j > 0]] = self._both * (self.size / 2)
+        if self.size % 2 == 0:
+            full[-1] *= 2
+        return fft.irfft(full, self.size)
+
+    def _sums(self, k: Any) -> Any:
+        """Return the sums for ε at the k-th losses, and how far rounding may have moved them."""
+        h, t, size = self.step, self.tilt, self.size
+        j = self._j[self._j > 0]
+        if 12 * len(j) * len(k) <= size:  # else one FFT is faster
+            waves = np.exp(2j * math.pi / size * (np.outer(k, j) % size))
+            circle, error = (waves @ self._both).real, self._sum_error * (1 + len(j) / 16)
+        else:
+            circle = self._all[k % size]
+            error = self._sum_error + 16 * EPS * (math.log2(size) + 1) * float(np.sqrt(self._all @ self._all))
+        left = (size - k) * h
+        ends = np.exp(-t * left)
+        one, two = (np.expm1(-s * left) / math.expm1(-s * h) * self._average for s in (t, t + 1))
+        total = circle - ends * (self._end_both - np.expm1(-left) * self._end_two) + (one - two)
+        return total, error + ends * self._end_error + 32 * EPS * (np.abs(one) + np.abs(two))
 
     @staticmethod
     def _tail(tilted: list[Any], sign: float, var: float) -> tuple[float, float]:
@@ -135,52 +189,71 @@ class Composed:
             total += n * (top + math.log(float(np.sum(np.exp(terms - top)))))
         return total
 
-    def _bound(self, epsilon: Any, at: Any) -> Any:
-        """Return the certified δ at losses ε, given the index of the first grid loss above."""
-        u = np.asarray(epsilon - self.center, dtype=np.float64)
+    def bounds(self, k: Any) -> Any:
+        """Return the certified δ with ε at the k-th losses, an array of whole numbers."""
         sign = 1.0 if self.above else -1.0
+        at = self.loss(k)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            first = self.losses[np.minimum(at, len(self.losses) - 1)]  # the first loss above ε
-            gap = np.maximum(first - epsilon, 0.0)
-            near, nearer = np.exp(-self.tilt * gap), np.exp(-(self.tilt + 1) * gap)
-            a, b = near * self._a[at], nearer * self._b[at]
-            noise = self._noise + near * self._rounding[at] + 8 * EPS * (1 + self.tilt * gap) * (np.abs(a) + np.abs(b))
-            value = (a - b) + sign * noise
-            value = value + sign * np.abs(value) * (self._relative + 4 * EPS * np.abs(self.tilt * u))
-            delta = (self.infinite + np.exp(self._scale - self.tilt * u) * value) * (1 + sign * 4 * EPS)
+            total, error = self._sums(k)
+            value = total + sign * (self._noise + error)
+            power = self._log_mass - self.tilt * at
+            unsure = self._log_error + EPS * (32 + 4 * abs(self._log_mass) + 4 * np.abs(self.tilt * at))
+            value = value + sign * np.abs(value) * np.expm1(unsure)
+            delta = (self.infinite + np.exp(power) * value) * (1 + sign * 4 * EPS)
         delta = np.where(np.isnan(delta), 1.0 if self.above else self.infinite, delta)  # no bound
         return np.clip(delta, self.infinite, 1.0)
 
     def delta(self, epsilon: Any) -> Any:
         """Return the bound of δ at one ε or an array."""
-        eps = np.asarray(epsilon, dtype=np.float64) + (-self.shift if self.above else self.shift)
-        at = np.clip(np.floor((eps - self.losses[0]) / self.step) + 1, 0, len(self.losses)).astype(np.int64)
-        below = at > 0
-        at = np.where(below & (self.losses[np.maximum(at - 1, 0)] > eps), at - 1, at)
-        return self._bound(eps, at)
+        eps = np.atleast_1d(np.asarray(epsilon, dtype=np.float64)) + (-self.shift if self.above else self.shift)
+        k = np.clip(np.floor((eps - self.first) / self.step), 0, self.size - 1).astype(np.int64)
+        k = k - ((self.loss(k) > eps) & (k > 0))
+        left, right = self.bounds(k), self.bounds(k + 1)
+        # Between losses the curve is linear in exp(ε). Before the first it is below the line from 1 at exp(ε) = 0.
+        with np.errstate(over="ignore"):
+            share = np.clip(np.expm1(eps - self.loss(k)) / math.expm1(self.step), 0.0, 1.0)
+            before = np.clip(-np.expm1(eps - self.first), 0.0, 1.0)
+        between = left + share * (right - left)
+        if self.above:
+            between = np.where(eps < self.first, left + before * (1 - left), between) * (1 + 8 * EPS)
+            between = np.minimum(between, 1.0)
+        else:
+            between = np.maximum(np.where(eps > self.loss(self.size), self.infinite, between) * (1 - 8 * EPS), self.infinite)
+        return between.reshape(np.shape(epsilon))
 
     def epsilon(self, delta: float) -> float:
         """Return the bound of ε at this δ."""
         if self.above and delta <= self.infinite:
             return math.inf
-        values = self._bound(self.losses, np.arange(1, len(self.losses) + 1))
-        over = np.nonzero(values > delta)[0]
-        if not len(over):
+        low, high = 0, self.size
+        at_low, at_high = 0.0, float(self.bounds(np.array([high]))[0])
+        if at_high > delta:
+            return math.inf if self.above else max(0.0, float(self.loss(high)) - self.shift)
+        while high - low > 1:  # the bound is above δ at the one and not at the other: whatever is between
+            k = np.unique(np.linspace(low, high, 34).astype(np.int64))
+            values = self.bounds(k)
+            values[-1] = at_high
+            if at_low > delta:
+                values[0] = at_low
+            (over,) = np.nonzero(values > delta)
+            if not len(over) and not self.above and high - low == self.size:  # few losses, if any
+                k = np.arange(self.size + 1)
+                values = self.bounds(k)
+                (over,) = np.nonzero(values[:-1] > delta)
+            if not len(over):
+                break
+            last = int(over[-1])
+            low, high = int(k[last]), int(k[last + 1])
+            at_low, at_high = float(values[last]), float(values[last + 1])
+        if at_low <= delta:
             if not self.above or float(self.delta(0.0)) <= delta:
                 return 0.0
-            return max(0.0, float(self.losses[0]) + self.shift)
-        i = int(over[-1])
-        if i + 1 == len(self.losses):
-            return math.inf if self.above else max(0.0, float(self.losses[i]) - self.shift)
-        low, high = float(self.losses[i]), float(self.losses[i + 1])
-        # δ is linear in exp(ε) between grid points, and the rounding term falls: take its larger value for both ends.
-        for _ in range(60):
-            middle = (low + high) / 2
-            at_middle = float(self._bound(np.float64(middle), i + 1))
-            low, high = (middle, high) if at_middle > delta else (low, middle)
-            if high - low <= 1e-14 * (1 + abs(high)):
-                break
-        return max(0.0, high + self.shift) if self.above else max(0.0, low - self.shift)
+            return max(0.0, float(self.loss(0)) + self.shift)
+        # Between losses the curve is linear in exp(ε).
+        share = (at_low - delta) / (at_low - at_high)
+        epsilon = float(self.loss(low)) + math.log1p(share * math.expm1(self.step))
+        slack = self.shift + 8 * EPS * (abs(epsilon) + self.step)
+        return max(0.0, epsilon + slack) if self.above else max(0.0, epsilon - slack)
 
 
 def _lost_mass(runs: list[tuple[float, int]]) -> tuple[float, float]:
@@ -200,23 +273,6 @@ def _lost_mass(runs: list[tuple[float, int]]) -> tuple[float, float]:
     mp.dps = 60
     value = -mp.expm1(mp.fsum(n * mp.log1p(-mp.mpf(d)) for d, n in runs))
     return math.nextafter(float(value), 0.0), min(1.0, up(value))
-
-
-def _discounted(values: Any, rate: float) -> Any:
-    """Return ``sum over k >= 0 of values[i + k] exp(-rate k)`` for every i."""
-    return signal.lfilter([1.0], [1.0, -math.exp(-rate)], values[::-1])[::-1]
-
-
-def _power(spectrum: Any, n: int) -> Any:
-    """Return the spectrum to the n-th power; what is below exp(-42) of the whole is set to 0."""
-    if n == 1:
-        return spectrum
-    with np.errstate(divide="ignore"):
-        size = n * np.log(np.abs(spectrum))
-    keep = size > -42.0
-    result = np.zeros_like(spectrum)
-    result[keep] = np.exp(size[keep] + 1j * (n * np.angle(spectrum[keep])))
-    return result
 
 
 class Bounds(NamedTuple):
@@ -271,12 +327,12 @@ class PrivacyLoss:
             best = min(points, key=lambda v: points[v])
         return 2.0**best, points[best]
 
-    def _grids(self, step: float, tail: float, left: float) -> list[Grid]:
+    def _grids(self, step: float, tail: float, left: float, tilt: float) -> list[Grid]:
         fits = [pair.lattice * 16 >= step for pair in self.pairs]  # atoms much closer than a cell cannot be hit
         order = sorted(range(len(self.pairs)), key=lambda i: -self.steps[i] * fits[i])
         grids: dict[int, Grid] = {}
         for i in order:  # the one with most atoms chooses the step
-            grids[i] = self.pairs[i].grid(step, tail, left, fixed=bool(grids) or not fits[i])
+            grids[i] = self.pairs[i].grid(step, tail, left, bool(grids) or not fits[i], tilt)
             step = grids[i].step
         return [grids[i] for i in range(len(self.pairs))]
 
@@ -284,21 +340,25 @@ class PrivacyLoss:
         ends = [p.reach(tail, left) if isinstance(p, Mixture) else p.range for p in self.pairs]
         return max(max(high - low for low, high in ends), 1e-12)
 
-    def _solve(self, cost: Any, scale: Any, tail: float, gap: float, answer: Any, lower: bool, most: float) -> Bounds:
-        best, least = self._tilt(cost)
+    def _solve(
+        self, cost: Any, scale: Any, found: tuple[float, float], tail: float, gap: float, answer: Any, lower: bool,
+        most: float,
+    ) -> Bounds:
+        best, least = found
         tilt = best
         while tilt > 0.1 and scale(tilt / 1.3) * (cost(tilt / 1.3) - least) < 3.0:
             tilt /= 1.3  # as good for the answer, and the tilted sum is narrower
         total = sum(self.steps)
         left = min(1e-9, 1e-10 / total)
-        step = math.sqrt(5 * gap / ((best + 1) * total))
+        between = max((p.between for p in self.pairs), default=1.0)  # an atom on the grid has no error
+        step = math.sqrt(4 * gap / ((best + 1) * total * between))
         widest = self._widest(tail, left)
         step = max(min(step, widest / 64), widest / LARGEST_GRID)
         best_low, best_high = 0.0, most
         smallest = widest / LARGEST_GRID
         for _ in range(ROUNDS):
             for _ in range(4):
-                grids = self._grids(step, tail, left)
+                grids = self._grids(step, tail, left, best)
                 above = Composed(grids, list(self.steps), tilt, above=True)
                 if above.needed < LARGEST_FFT:
                     break
@@ -333,13 +393,14 @@ class PrivacyLoss:
             return (rest.log_moment(t, tail) - log_delta + _log_c(t)) / t
 
         tail = min(1e-10, max(1e-300, 1e-7 * (delta - infinite) / sum(self.steps)))
-        estimate = max(self._tilt(cost)[1], SMALL)
+        found = self._tilt(cost)
+        estimate = max(found[1], SMALL)
 
         def answer(composed: Composed) -> tuple[float, float]:
             value = composed.epsilon(delta)
             return value, gap * max(value, SMALL)
 
-        low, high = self._solve(cost, lambda t: t, tail, gap * estimate, answer, lower, math.inf)
+        low, high = self._solve(cost, lambda t: t, found, tail, gap * estimate, answer, lower, math.inf)
         return Bounds(min(low, self.largest), min(high, self.largest * (1 + 1e-12) if self.largest > 0 else 0.0))
 
     def delta(self, epsilon: float, gap: float = 1e-3, *, lower: bool = True) -> Bounds:
@@ -357,13 +418,13 @@ class PrivacyLoss:
         if log_estimate < -650:
             return Bounds(least, math.nextafter(infinite + math.exp(max(log_estimate + 1, -744.0)), 1.0))
         tail = min(1e-10, max(1e-300, 1e-9 * math.exp(min(0.0, log_estimate)) / sum(self.steps)))
-        tilt, _ = self._tilt(cost)
+        found = self._tilt(cost)
 
         def answer(composed: Composed) -> tuple[float, float]:
             value = float(composed.delta(epsilon))
             return value, gap * max(value, 1e-300)
 
-        return self._solve(cost, lambda t: 1.0, tail, gap / (tilt + 1), answer, lower, 1.0)
+        return self._solve(cost, lambda t: 1.0, found, tail, gap / (found[0] + 1), answer, lower, 1.0)
 
     def curve(self, epsilons: Any) -> Any:
         """Return upper bounds of δ at an array of ε, from one composition."""
@@ -374,6 +435,6 @@ class PrivacyLoss:
         bounds = []
         for tilt in sorted({min(strong, 1.0), strong}):  # strong alone is blind near ε = 0, weak at the end
             step = max(min(math.sqrt(1e-3 / ((tilt + 1) * total)), widest / 64), widest / LARGEST_GRID)
-            grids = self._grids(step, 1e-14 / total, 1e-14)
+            grids = self._grids(step, 1e-14 / total, 1e-14, tilt)
             bounds.append(Composed(grids, list(self.steps), tilt, above=True).delta(epsilons))
         return np.minimum.reduce(bounds)

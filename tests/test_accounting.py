@@ -103,7 +103,7 @@ def exact_curve(noise, s, q, direction, epsilon):
 def test_the_grids_enclose_the_curve(noise, direction, s, q, step):
     """Point by point, between the grid points too: this is what everything else rests on."""
     pair = Mixture(noise, s, q, direction)
-    grid = pair.grid(step, 1e-14, 1e-12, False)
+    grid = pair.grid(step, 1e-14, 1e-12, False, 1.0)
     low, high = pair.range
     for share in (0.03, 0.2, 0.41, 0.5, 0.777, 0.95):
         epsilon = max(low, -1.0) + share * (min(high, 2.0) - max(low, -1.0))
@@ -829,7 +829,7 @@ def test_trade_off_takes_the_costlier_direction():
 def test_mass_beyond_the_grid_counts_as_infinite():
     """A short grid: what lies beyond its end is lost, and without it the bound would be below the curve."""
     pair = Mixture("gaussian", 1.0, 0.3, "remove")
-    grid = pair.grid(0.05, 1e-2, 1e-9, False)
+    grid = pair.grid(0.05, 1e-2, 1e-9, False, 1.0)
     assert grid.upper_infinite > 1e-4
     epsilon = float(grid.losses[-2])
     exact = float(exact_curve("gaussian", 1.0, 0.3, "remove", MP.mpf(epsilon)))
@@ -848,7 +848,7 @@ def test_what_each_error_term_is_for(steps):
     sigma = math.sqrt(steps)
     below = 0
     for tilt in (0.05, 0.2, 1.0):  # far from the best tilt for these δ, so that rounding shows
-        grid = Mixture("gaussian", sigma, 1.0, "remove").grid(2e-4, 1e-18, 1e-18, False)
+        grid = Mixture("gaussian", sigma, 1.0, "remove").grid(2e-4, 1e-18, 1e-18, False, tilt)
         composed = Composed([grid], [steps], tilt, above=True)
         epsilons = np.linspace(0.0, 9.0, 40)
         safe = composed.delta(epsilons)
@@ -866,7 +866,7 @@ def test_what_each_error_term_is_for(steps):
 @pytest.mark.parametrize("above", [True, False])
 def test_an_error_of_the_grid_moves_the_bound_at_least_as_far(above, steps):
     """Losses that are off by `shift` and masses off by `error` are as bad as a grid that really is like that."""
-    grid = Mixture("gaussian", 1.0, 0.3, "remove").grid(0.02, 1e-14, 1e-14, False)
+    grid = Mixture("gaussian", 1.0, 0.3, "remove").grid(0.02, 1e-14, 1e-14, False, 2.0)
     nothing = 0 * grid.error
     grid = grid._replace(error=nothing, curve_error=nothing, shift=0.0)
 
@@ -901,7 +901,7 @@ def test_infinite_mass_of_a_composition_is_rounded_to_the_safe_side():
     rng = np.random.default_rng(8)
     for _ in range(40):
         delta, steps = float(rng.random() / 7), int(rng.integers(1, 9))
-        grid = Atoms((1.0, -1.0), (0.7 * (1 - delta), 0.3 * (1 - delta)), delta).grid(0.1, 0.0, 0.0, False)
+        grid = Atoms((1.0, -1.0), (0.7 * (1 - delta), 0.3 * (1 - delta)), delta).grid(0.1, 0.0, 0.0, False, 1.0)
         exact = 1 - (1 - Fraction(delta)) ** steps
         upper, lower = (Composed([grid], [steps], 1.0, above=above).infinite for above in (True, False))
         assert Fraction(lower) <= exact <= Fraction(upper)
