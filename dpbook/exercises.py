@@ -73,6 +73,10 @@ KEYS: dict[str, tuple[str, int]] = {
     "casestudy-ex2": ("5f3a7e5f9d754bb3", 3),
     "casestudy-ex3": ("ca5953dc3af1768a", 3),
     "casestudy-ex4": ("68dc5c1e6df0aaab", 3),
+    "trainingattacks-ex1": ("790fc4322423f914", 3),
+    "trainingattacks-ex2": ("d21a22f64ecf3eae", 2),
+    "trainingattacks-ex3": ("245bf3c17a759fbe", 2),
+    "trainingattacks-ex4": ("2facd49fc1369ade", 2),
 }
 
 
