@@ -28,10 +28,11 @@ back or reads the data without asking. Labels are kept as they are: write no dat
 
 import json
 import math
+import textwrap
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import ROUND_FLOOR, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Protocol
@@ -673,11 +674,114 @@ class Ledger:
             return _zcdp_at(spent["rho"], delta, asked)
         return _amounts.up(spent["epsilon"]) if asked >= spent["delta"] else math.inf
 
+    def statement(
+        self,
+        *,
+        unit: str,
+        details: Mapping[str, str] | None = None,
+        not_covered: Sequence[str] = (),
+        delta: float | None = None,
+    ) -> str:
+        """Return the privacy statement to publish: who is protected, by which guarantee, and what each release cost.
+
+        The guarantee is the limit of the budget, under its neighbour relation, which holds for every way to choose the
+        releases and to stop; in a `planned` budget it also covers what was left out. Who asked, and when, is left out.
+
+        Parameters
+        ----------
+        unit : str
+            Whose data the relation adds, removes or replaces: "one patient, with all visits".
+        details : mapping of str to str, optional
+            For the labels of `history`: mechanism, bounds, how many rows of a person count.
+        not_covered : sequence of str, optional
+            What readers might think is protected, or counted in the intervals, and is not.
+        delta : float, optional
+            In a `zcdp` budget of ρ alone: state its ε at this δ in (0, 1) too.
+
+        Returns
+        -------
+        str
+            Lines of at most 80 characters where words allow it; amounts are exact or rounded up. No data, if labels and
+            texts hold none.
+
+        Raises
+        ------
+        TypeError, ValueError
+            When a parameter breaks its rule, or `details` has a label that nothing was spent on.
+
+        Examples
+        --------
+        >>> ledger = Ledger(basic(epsilon=1.0, neighbors="add_remove"))
+        >>> _ = ledger.spend(epsilon=0.25, label="visits")
+        >>> print(ledger.statement(unit="one patient, with all visits", details={"visits": "Laplace noise"}))
+        Unit of privacy: one patient, with all visits.
+        Neighbour relation: add_remove (all rows of one unit are added or removed).
+        Guarantee: all releases together are ε-differentially private with ε = 1.
+        Releases (basic accounting):
+          1. visits: epsilon 0.25. Laplace noise
+        """
+        owner, history, limit = _text(unit=unit), self.history, self._budget
+        if not owner.strip():
+            raise ValueError(f"unit must say whose data is protected, got {owner!r}")
+        notes = _texts("details", details)
+        for label in notes.keys() - {spend.label for spend in history}:
+            raise ValueError(f"details must be for labels of the history, got {label!r}")
+        if isinstance(not_covered, str) or not isinstance(not_covered, Sequence):
+            raise TypeError(f"not_covered must be a list of texts, got {_validate.shown(not_covered)}")
+        gaps = [_text(**{f"not_covered[{i}]": gap}) for i, gap in enumerate(not_covered)]
+        if delta is not None and "rho" not in limit.declared:
+            raise TypeError(f"delta must be left out, as the budget states its own, got {_validate.shown(delta)}")
+        relation = {"add_remove": "are added or removed", "replace_one": "are replaced by those of another"}
+        lines = [
+            f"Unit of privacy: {owner}.",
+            f"Neighbour relation: {limit.neighbors} (all rows of one unit {relation[limit.neighbors]}).",
+            f"Guarantee: all releases together are {_guarantee(limit, delta)}.",
+            f"Releases ({limit.accounting} accounting):",
+        ]
+        for spend in history:
+            note = f". {notes[spend.label]}" if spend.label in notes else ""
+            cost = ", ".join(f"{name} {_rounded_up(x)}" for name, x in spend.amount.items() if x)
+            lines.append(f"  {spend.number}. {spend.label}: {cost}{note}")
+        lines += ["Not covered:", *(f"  - {gap}" for gap in gaps)] if gaps else []
+        fold = textwrap.TextWrapper(80, break_long_words=False, break_on_hyphens=False)
+        rows = []
+        for line in lines:
+            fold.subsequent_indent = "     " if line.startswith(" ") else "  "
+            rows += fold.wrap(line)
+        return "\n".join(rows)
+
     def __str__(self) -> str:
         return "\n".join([str(self._budget), *map(str, self.history)])
 
     def __repr__(self) -> str:
         return f"<Ledger, {self._budget}; left: {listed(self.remaining)}>"
+
+
+def _texts(name: str, given: Any) -> dict[str, str]:
+    if not isinstance(given, (Mapping, type(None))):
+        raise TypeError(f"{name} must be a mapping of labels to texts, got {_validate.shown(given)}")
+    return {_text(**{f"label in {name}": k}): _text(**{f"{name}[{k!r}]": text}) for k, text in (given or {}).items()}
+
+
+def _guarantee(limit: Budget, delta: float | None) -> str:
+    """Return the guarantee of all that the budget ever lets through, in words; an ε that is not exact is rounded up."""
+    parts = {name: _rounded_up(x) for name, x in limit.declared.items()}
+    if "rho" not in parts:
+        if not limit.declared["delta"]:
+            return f"ε-differentially private with ε = {parts['epsilon']}"
+        return f"(ε, δ)-differentially private with ε = {parts['epsilon']} and δ = {parts['delta']}"
+    text = f"ρ-zCDP with ρ = {parts['rho']}"
+    if delta is None:
+        return text
+    at = _amounts.small_amount(delta=delta)
+    if not at:
+        raise ValueError(f"delta must be positive, as no rho > 0 is pure, got {_validate.shown(delta)}")
+    epsilon = _rounded_up(Decimal(limit.epsilon(delta=delta)), digits=6)
+    return f"{text}, so (ε, δ)-differentially private with ε = {epsilon} and δ = {_rounded_up(at)}"
+
+
+def _rounded_up(value: Decimal, digits: int = 20) -> str:
+    return _amounts.shown(Context(prec=digits, rounding=ROUND_CEILING).plus(value))
 
 
 def _in_currency(budget: Budget, asked: Amounts) -> Amounts:

@@ -275,6 +275,94 @@ def test_history_and_text(make):
     assert ledger.remaining["epsilon"] == Decimal("0.25")
 
 
+def test_the_statement_says_what_was_promised(make):
+    ledger = make(budget.basic(epsilon=1.0, delta=1e-6, neighbors="replace_one", name="residents"))
+    ledger.spend(epsilon=0.25, label="mean age", who="Ada")
+    ledger.spend(epsilon=0.5, delta=1e-9, label="histogram")
+    text = ledger.statement(
+        unit="one resident", details={"histogram": "Gaussian noise"}, not_covered=["families", "sampling error"]
+    )
+    assert text.splitlines() == [
+        "Unit of privacy: one resident.",
+        "Neighbour relation: replace_one (all rows of one unit are replaced by those of",
+        "  another).",
+        "Guarantee: all releases together are (ε, δ)-differentially private with ε = 1",
+        "  and δ = 1e-6.",
+        "Releases (basic accounting):",
+        "  1. mean age: epsilon 0.25",
+        "  2. histogram: epsilon 0.5, delta 1e-9. Gaussian noise",
+        "Not covered:",
+        "  - families",
+        "  - sampling error",
+    ]
+    assert "Ada" not in text
+    assert ledger.history[0].time[:10] not in text
+
+
+def test_the_statement_names_the_limit_not_the_sum(make):
+    ledger = make(budget.zcdp(rho=0.5, neighbors="add_remove"))
+    ledger.spend(rho=0.125, label="a")
+    assert "are ρ-zCDP with ρ = 0.5." in ledger.statement(unit="one person")
+    text = " ".join(ledger.statement(unit="one person", delta=1e-5).split())
+    stated = float(text.split("ε = ")[1].split()[0])
+    exact = ledger.budget.epsilon(delta=1e-5)
+    assert exact <= stated < exact * (1 + 1e-5)  # rounded up, and nearly nothing is added
+    both = make(budget.zcdp(epsilon=1.0, delta=1e-6, neighbors="add_remove"))
+    assert "ε = 1 and δ = 1e-6" in " ".join(both.statement(unit="one person").split())
+    assert make(budget.basic(epsilon=0.0, **ONE)).statement(unit="x").splitlines()[2:] == [
+        "Guarantee: all releases together are ε-differentially private with ε = 0.",
+        "Releases (basic accounting):",
+    ]
+
+
+def test_no_amount_of_the_statement_is_too_low(make):
+    third = Decimal(1) / 3  # 28 digits
+    ledger = make(budget.basic(epsilon=third, **ONE))
+    ledger.spend(epsilon=third, label="all")
+    text = " ".join(ledger.statement(unit="one person").split())
+    for stated in (text.split("ε = ")[1].split()[0].rstrip("."), text.split("all: epsilon ")[1]):
+        assert third < Decimal(stated) < third + Decimal("1e-19")
+
+
+def test_long_texts_are_folded_and_words_are_kept(make):
+    ledger = make(budget.basic(epsilon=1.0, **ONE))
+    ledger.spend(epsilon=1.0, label="visits")
+    words = "noise of a known size " * 9
+    place = "https://example.org/" + "x" * 90
+    rows = ledger.statement(unit="one person", details={"visits": words.strip()}, not_covered=[place]).splitlines()
+    assert all(len(row) <= 80 for row in rows if place not in row)
+    assert sum(place in row for row in rows) == 1
+    assert words.strip() in " ".join(" ".join(rows).split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"unit": 3}, TypeError),
+        ({"unit": " "}, ValueError),
+        ({"unit": "two\nlines"}, ValueError),
+        ({"details": ["visits"]}, TypeError),
+        ({"details": {"visit": "a label that nothing was spent on"}}, ValueError),
+        ({"details": {"visits": 1}}, TypeError),
+        ({"details": {1: "visits"}}, TypeError),
+        ({"not_covered": "one text"}, TypeError),
+        ({"not_covered": {"a set"}}, TypeError),
+        ({"not_covered": [None]}, TypeError),
+        ({"delta": 0.0}, ValueError),
+        ({"delta": 1.0}, ValueError),
+        ({"delta": "1e-6"}, TypeError),
+        ({"delta": math.nan}, ValueError),
+    ],
+)
+def test_bad_statements(make, arguments, error):
+    ledger = make(budget.zcdp(rho=0.5, **ONE))
+    ledger.spend(rho=0.1, label="visits")
+    with pytest.raises(error, match=next(iter(arguments))):
+        ledger.statement(**{"unit": "one person", **arguments})
+    with pytest.raises(TypeError, match="delta must be left out"):
+        make(budget.basic(epsilon=1.0, **ONE)).statement(unit="one person", delta=1e-6)
+
+
 # --- races and copies -------------------------------------------------------------------------------------------------
 
 
