@@ -44,6 +44,10 @@ KEYS: dict[str, tuple[str, int]] = {
     "tuning-ex3": ("f4177bc9aa3d4a33", 3),
     "tuning-ex4": ("b43a1362ec2d7028", 3),
     "tuning-ex5": ("730fb213e4c38a5e", 3),
+    "casestudy-ex1": ("e7893ecdab40289e", 3),
+    "casestudy-ex2": ("5f3a7e5f9d754bb3", 3),
+    "casestudy-ex3": ("ca5953dc3af1768a", 3),
+    "casestudy-ex4": ("68dc5c1e6df0aaab", 3),
 }
 
 

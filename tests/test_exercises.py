@@ -112,6 +112,10 @@ ANSWERS = {
     "tuning-ex3": [best_bound(100), best_bound(100_000)],
     "tuning-ex4": False,
     "tuning-ex5": wrong_guess(20) / wrong_guess(40),
+    "casestudy-ex1": [4 * 1.0, 4 * 0.15],
+    "casestudy-ex2": optimize.brentq(lambda e: discrete_tail(15, 1 / e) - 0.05, 0.01, 2, xtol=1e-12),
+    "casestudy-ex3": [3 * 0.35, 3],
+    "casestudy-ex4": [math.tanh(0.4 / 2), 1 / (1 + math.exp(-0.4))],
 }
 
 
