@@ -218,7 +218,9 @@ class Composed:
             between = np.where(eps < self.first, left + before * (1 - left), between) * (1 + 8 * EPS)
             between = np.minimum(between, 1.0)
         else:
-            between = np.maximum(np.where(eps > self.loss(self.size), self.infinite, between) * (1 - 8 * EPS), self.infinite)
+            between = np.maximum(
+                np.where(eps > self.loss(self.size), self.infinite, between) * (1 - 8 * EPS), self.infinite
+            )
         return between.reshape(np.shape(epsilon))
 
     def epsilon(self, delta: float) -> float:
@@ -341,7 +343,14 @@ class PrivacyLoss:
         return max(max(high - low for low, high in ends), 1e-12)
 
     def _solve(
-        self, cost: Any, scale: Any, found: tuple[float, float], tail: float, gap: float, answer: Any, lower: bool,
+        self,
+        cost: Any,
+        scale: Any,
+        found: tuple[float, float],
+        tail: float,
+        gap: float,
+        answer: Any,
+        lower: bool,
         most: float,
     ) -> Bounds:
         best, least = found
