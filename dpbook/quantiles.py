@@ -189,6 +189,14 @@ def exponential_quantile(
     TypeError, ValueError
         When a parameter breaks its rule, or the values are no one-dimensional numeric column.
 
+    Notes
+    -----
+    Another common utility is minus the distance of the *middle* of a point's ranks from q n, of the same sensitivity. It
+    can put a point beside a tie above the tie that is the quantile. Here that cannot happen: the utility is 0 or more
+    where q n is among the ranks of a point, and negative elsewhere. Nor could the other points be put lower: each
+    record that is added or removed moves the ranks towards q n by the sensitivity at most, so a utility that is 0 where
+    q n is reached is at least minus the distance that is left.
+
     References
     ----------
     Smith (2011), Alg. 2, for the exponential mechanism on the real line; McKenna, Sheldon (2020), for the other.
