@@ -191,11 +191,11 @@ def exponential_quantile(
 
     Notes
     -----
-    Another common utility is minus the distance of the *middle* of a point's ranks from q n, of the same sensitivity. It
-    can put a point beside a tie above the tie that is the quantile. Here that cannot happen: the utility is 0 or more
-    where q n is among the ranks of a point, and negative elsewhere. Nor could the other points be put lower: each
-    record that is added or removed moves the ranks towards q n by the sensitivity at most, so a utility that is 0 where
-    q n is reached is at least minus the distance that is left.
+    Another common utility is minus the distance of the *middle* of a point's ranks from q n. It has the same
+    sensitivity, and can put a point beside a tie above the tie that is the quantile. Here that cannot happen: the
+    utility is 0 or more where q n is among the ranks of a point, and negative elsewhere. With 0 or more there, no
+    utility of this sensitivity puts the other points lower: adding or removing records brings q n among the ranks of a
+    point that misses it by d in as few as d divided by the sensitivity, and each raises the utility by that at most.
 
     References
     ----------
