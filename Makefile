@@ -1,7 +1,7 @@
 # Everything runs in .venv, which the first target you call makes.
 #   make book    the website, in _build/html        make serve   the same, opened at http://localhost:8000
 #   make live    Python for the browser (53 MB), so that the pages served can run their own code: once, before make serve
-#   make test    everything that guards the project make bench   speed, tightness and audits beside other libraries (five minutes)
+#   make test    everything that guards the project make bench   speed, tightness, errors and audits beside other libraries (ten minutes)
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
@@ -15,7 +15,7 @@ export PYTHONWARNINGS ?= ignore::DeprecationWarning
 help:
 	@sed -n '2,4p' Makefile | sed 's/^#//'
 	@echo "   make notebooks  run all notebooks in place, after an edit   make test-lowest  the oldest supported versions"
-	@echo "   make bench-queries  error and time of everyday questions beside other libraries (four minutes)"
+	@echo "   make bench-queries  of these, only error and time of everyday questions (four minutes)"
 
 $(STAMP): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 10) else f"Python 3.10 or newer is needed, this is {v.major}.{v.minor}: set PYTHON=python3.x")'
@@ -89,14 +89,14 @@ notebooks: $(STAMP)
 	.venv-peers/bin/python -m pip install --quiet --disable-pip-version-check -e . -r tests/benchmarks/requirements.txt
 	@touch $@
 
-bench: .venv-peers/.installed
+bench: .venv-peers/.installed bench-queries
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE .venv-peers/bin/python tests/benchmarks/speed.py --page book/speed.md
 	env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE .venv-peers/bin/python tests/benchmarks/accounting.py --page book/tightness.md
 	.venv-peers/bin/python tests/benchmarks/audit.py --page book/audits.md
 	.venv-peers/bin/python tests/benchmarks/ledger.py
 
 bench-queries: .venv-peers/.installed
-	.venv-peers/bin/python -W ignore tests/benchmarks/queries.py
+	.venv-peers/bin/python -W ignore tests/benchmarks/queries.py --page book/errors.md
 
 clean:
 	rm -rf _build tests/browser/node_modules dist build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

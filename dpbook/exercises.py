@@ -77,6 +77,19 @@ KEYS: dict[str, tuple[str, int]] = {
     "trainingattacks-ex2": ("d21a22f64ecf3eae", 2),
     "trainingattacks-ex3": ("245bf3c17a759fbe", 2),
     "trainingattacks-ex4": ("2facd49fc1369ade", 2),
+    "queries-ex1": ("80d53e749191294e", 3),
+    "queries-ex2": ("6f54dbbdf3075dca", 3),
+    "queries-ex3": ("1c3e6f32d8adeff1", 3),
+    "histograms-ex1": ("c341cbc0c03aa5e3", 3),
+    "histograms-ex2": ("81362878e2b7f354", 3),
+    "histograms-ex3": ("fd7f0e8ac8b18049", 3),
+    "quantiles-ex1": ("c9802cac9e36258b", 3),
+    "quantiles-ex2": ("10eecd1e0f8e4c0b", 3),
+    "quantiles-ex3": ("73e3ee6033840c67", 3),
+    "local-ex1": ("ab65dc0bb68a052d", 3),
+    "local-ex2": ("477d951446d2be84", 3),
+    "selection-ex1": ("ee2f402717fcc4da", 3),
+    "selection-ex2": ("22d727718b888b1c", 3),
 }
 
 

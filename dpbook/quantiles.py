@@ -189,6 +189,14 @@ def exponential_quantile(
     TypeError, ValueError
         When a parameter breaks its rule, or the values are no one-dimensional numeric column.
 
+    Notes
+    -----
+    Another common utility is minus the distance of the *middle* of a point's ranks from q n. It has the same
+    sensitivity, and can put a point beside a tie above the tie that is the quantile. Here that cannot happen: the
+    utility is 0 or more where q n is among the ranks of a point, and negative elsewhere. With 0 or more there, no
+    utility of this sensitivity puts the other points lower: adding or removing records brings q n among the ranks of a
+    point that misses it by d in as few as d divided by the sensitivity, and each raises the utility by that at most.
+
     References
     ----------
     Smith (2011), Alg. 2, for the exponential mechanism on the real line; McKenna, Sheldon (2020), for the other.

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import optimize, special, stats
+from scipy import integrate, optimize, special, stats
 
 from dpbook import datasets, exercises, noise
 from dpbook.exercises import DIGITS, KEYS, check, seal
@@ -223,6 +223,80 @@ def strongest(epsilon, delta, rate):
     return stats.norm.sf(stats.norm.isf(rate) - 1 / sigma)
 
 
+def discrete_std(b):
+    r = math.exp(-1 / b)
+    return math.sqrt(2 * r) / (1 - r)
+
+
+def best_rows():
+    """Return the number of rows a person with the least error: visits that are left out, and noise of scale m/0.5."""
+    rows = datasets.clinic_rows()
+    exact, found = np.bincount(rows["clinic"], minlength=6), {}
+    for most in (1, 2, 3, 4, 6, 10):
+        seen, kept = {}, []
+        for who, where in zip(rows["person"].tolist(), rows["clinic"].tolist(), strict=True):
+            seen[who] = seen.get(who, 0) + 1
+            if seen[who] <= most:
+                kept.append(where)
+        z = np.arange(-400, 401)
+        pmf = np.exp(-np.abs(z) * 0.5 / most)
+        counts = np.maximum(np.bincount(kept, minlength=6)[:, None] + z, 0)
+        found[most] = (np.abs(counts - exact[:, None]) @ (pmf / pmf.sum())).mean()
+    return min(found, key=found.get)
+
+
+def shown_from(delta, limit):
+    """Return the least number of people whose key is shown with this probability at ε = 1."""
+    people, p = 0, 0.0
+    while p < limit:
+        people, p = people + 1, min(math.e * p + delta, 1 - (1 - p - delta) / math.e, 1.0)
+    return people
+
+
+def likeliest_bound(epsilon):
+    """Return the likeliest upper bound of the incomes: the end of the highest power of two that passes the limit."""
+    income, powers = datasets.residents()["income"], 2 ** np.arange(31)
+    counts = np.histogram(income, np.append(powers, powers[-1] * 2))[0][:30]
+    bins = 2 * 30 + 1
+    limit = next(t for t in range(10_000) if discrete_tail(t, 1 / epsilon) <= 2 * 0.01 / bins)
+
+    def passes(count):  # P(count + Z > limit)
+        above = discrete_tail(abs(limit - count), 1 / epsilon) / 2
+        return above if count <= limit else 1 - discrete_tail(count - limit - 1, 1 / epsilon) / 2
+
+    none_above, law = 1.0, {}
+    for power, count in zip(powers[:30][::-1].tolist(), counts[::-1].tolist(), strict=True):
+        law[2 * power] = none_above * passes(count)
+        none_above *= 1 - passes(count)
+    return max(law, key=law.get)
+
+
+def rank_people(step):
+    points = 150_000 // step + 1
+    return 2 * 0.5 / 0.1 * (math.log(points) + math.log(1 / 0.05)) / 0.01
+
+
+def people_for_share():
+    """Return the least thousands of people whose 95 % interval of a share of 40 % is ±0.02 at most."""
+    p = math.e / (math.e + 1)
+    for n in range(1_000, 50_000, 1_000):
+        exact = stats.binomtest(int(0.4 * n), n).proportion_ci(0.95, method="exact")
+        if (exact.high - exact.low) / 2 / (2 * p - 1) <= 0.02:
+            return n
+    raise AssertionError
+
+
+def first_sparse_epsilon():
+    """Return the first ε with which 49 queries at -30 stay below the threshold and one at 30 does not, in 95 %."""
+    for epsilon in (0.1, 0.2, 0.5, 1.0):
+        noise = stats.laplace(scale=2 / epsilon)
+        z = np.linspace(-60 / epsilon, 60 / epsilon, 40_001)
+        right = integrate.trapezoid(noise.pdf(z) * noise.cdf(z + 30) ** 49 * noise.sf(z - 30), z)
+        if right >= 0.95:
+            return epsilon
+    raise AssertionError
+
+
 LAPLACE_EX3 = all_bins(0.05), all_bins(1 - 0.95 ** (1 / 6))
 ANSWERS = {
     "concepts-ex1": [math.log(9), math.sqrt(0.9 * 0.1 / 1000) / 0.8],
@@ -303,6 +377,19 @@ ANSWERS = {
     "trainingattacks-ex2": 100 * one_among(2.0, 100),
     "trainingattacks-ex3": [100 * rebuilt(8), 100 * rebuilt(32)],
     "trainingattacks-ex4": 100 * strongest(8.0, 1e-3, 0.05),
+    "queries-ex1": 0.5 + 0.5 + 0.2,
+    "queries-ex2": [0.5, 1 / math.hypot(0.5, 0.5)],
+    "queries-ex3": [2 * math.sqrt(2) / math.sqrt(2), discrete_std(1.0)],
+    "histograms-ex1": [2 / 0.5, 0.5 + 0.5],
+    "histograms-ex2": best_rows(),
+    "histograms-ex3": [shown_from(1e-5, 0.5), shown_from(1e-5, 1.0), shown_from(1e-10, 1.0)],
+    "quantiles-ex1": [0.9, 1, 1],
+    "quantiles-ex2": [likeliest_bound(e) for e in (0.05, 0.5, 2.0)],
+    "quantiles-ex3": [rank_people(100), rank_people(1)],
+    "local-ex1": math.log((1 / 2 + 1 / 4) / (1 / 4)),
+    "local-ex2": [people_for_share(), next(t for t in range(9) if discrete_tail(t, 1.0) <= 0.05) / 0.02],
+    "selection-ex1": [10, True],
+    "selection-ex2": first_sparse_epsilon(),
 }
 
 

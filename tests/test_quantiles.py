@@ -177,6 +177,52 @@ def test_the_quantile_law_is_private_and_drawn(relation):
     assert chi_square_p(found, 10_000 * flips) < REJECT
 
 
+def utilities(data, points):
+    """Those of the package, and those of the middle of a point's ranks."""
+    x, n = np.sort(data), len(data)
+    below, upto = np.searchsorted(x, points, "left"), np.searchsorted(x, points, "right")
+    return -np.maximum(below - n / 2, n / 2 - upto), -np.abs(below + upto - n) / 2
+
+
+def test_no_point_outranks_a_median():
+    """And the middle of a point's ranks, which other libraries go by, lets others outrank it."""
+    rng, outranked = seeded(7), 0
+    for _ in range(200):
+        data = np.minimum(rng.integers(0, 12, rng.integers(1, 40)), rng.integers(3, 12))
+        points = np.arange(12)
+        own = -quantiles._misses(data.astype(float), 2**23, 12) / 2.0**24
+        ours, middle = utilities(data, points)
+        assert own.tolist() == ours.tolist()
+        median = (np.searchsorted(np.sort(data), points, "left") <= len(data) / 2) & (
+            np.searchsorted(np.sort(data), points, "right") >= len(data) / 2
+        )
+        assert (own[median] >= 0).all()
+        assert (own[~median] < 0).all()
+        outranked += middle[~median].max(initial=-99) > middle[median].max()
+    assert outranked > 20
+
+
+@pytest.mark.parametrize("eps", [0.1, 1.0])
+def test_the_error_of_a_median_is_less_than_with_middle_ranks(eps):
+    """Of permute-and-flip, from its exact law, in the mean over tables of incomes: one table says little.
+
+    P(i) is ``p_i`` times the integral over t in [0, 1] of the product of all other ``1 - t p_j``.
+    """
+    nodes, parts = np.polynomial.legendre.leggauss(60)
+    t, off = (nodes + 1)[:, None] / 2, []
+    for seed in range(40):
+        x = np.rint(seeded(seed).lognormal(10.0, 0.7, 10**5))
+        points = np.arange(int(np.median(x)) - int(12 / eps), int(np.median(x)) + int(12 / eps) + 1)
+        for u in utilities(x, points):
+            p = np.exp((u - u.max()) * eps)  # the scale is 2 Δ / ε with Δ = 1/2
+            logs = np.log1p(-t * p)
+            law = p * (parts / 2 @ np.exp(logs.sum(axis=1, keepdims=True) - logs))
+            assert law.sum() == pytest.approx(1.0, abs=1e-6)
+            off.append(law @ np.abs(points - np.median(x)))
+    ours, middle = np.array(off).reshape(-1, 2).mean(axis=0)
+    assert ours < (0.995 if eps < 1 else 0.9) * middle
+
+
 @pytest.mark.parametrize(("eps", "least"), [(0.3, 0.99897), (0.5, 0.99999), (1.0, 1.0)])
 def test_heavy_ties(eps, least):
     """Where all weights underflow in a careless formula (diffprivlib issue 107); here the tie itself can be drawn."""
