@@ -7,9 +7,9 @@ losses have curves that enclose it:
 - *above*, the chords of the curve between grid points (Doroshenko, Ghazi, Kamath, Kumar and Manurangsi, 2022);
 - *below*, in every cell a line ``P(S) - z Q(S)`` of one set S. At a grid point the lower value of two lines is taken.
 
-Both differ from the curve by O(h²) in a cell of width h. Cells are narrow where the mass is, and up to a few hundred
-times wider elsewhere; all ends lie on one lattice, so that losses can be added by an FFT. The masses come from differences of tails, each taken on the
-side where it is small, and carry a bound on their rounding. That bound rests on SciPy's `ndtr` being right to
+Both differ from the curve by O(h²) in a cell of width h. Cells are narrow where the mass is and wider elsewhere; all
+ends lie on one lattice, so that losses can be added by an FFT. The masses come from differences of tails, each taken
+on the side where it is small, and carry a bound on their rounding. That bound rests on SciPy's `ndtr` being right to
 ``2**-52 (4 + 3 y²)``, relative, which is measured against mpmath and not proven.
 
 Dominating pairs of Poisson sampling under add/remove: Zhu, Dong and Wang (2022), Thm. 11. Under replace-one: let a test
@@ -52,13 +52,13 @@ class Grid(NamedTuple):
 
     @property
     def losses(self) -> FloatArray:
-        return self.offset + self.step * self.places
+        return np.asarray(self.offset + self.step * self.places, dtype=np.float64)
 
     @property
     def beside(self) -> FloatArray:
         """Width of the wider cell beside each grid point."""
         wide = self.step * np.diff(self.places)
-        return np.maximum(np.append(wide, self.step), np.append(self.step, wide))
+        return np.asarray(np.maximum(np.append(wide, self.step), np.append(self.step, wide)))
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from dpbook.accounting import (
     calibrate_steps,
 )
 from dpbook.composition import optimal_composition, optimal_delta
-from dpbook.loss_grid import EPS, Atoms, Mixture
-from dpbook.privacy_loss import Composed, PrivacyLoss
+from dpbook.loss_grid import Mixture
+from dpbook.privacy_loss import PrivacyLoss
 
 SET = settings(derandomize=True, database=None, deadline=None, max_examples=25)
 MP = mpmath.MPContext()
@@ -50,84 +50,6 @@ def direct(noise, sigma, q, direction, steps=1):
 
 
 # --- one step, closed forms ------------------------------------------------------------------------------------------
-
-# dp_accounting's tests of its privacy-loss mechanisms (7 digits); the further digits from mpmath.
-ONE_STEP = [
-    ("gaussian", 1.0, 0.8, "remove", 1.0, 0.0816951786585355),
-    ("gaussian", 1.0, 0.8, "add", 1.0, 0.0231362104090899),
-    ("gaussian", 1.0, 0.3, "remove", 2.0, 0.0003341102928869332),
-    ("gaussian", 2.0, 0.8, "replace", 1.0, 0.05808665654484252),
-    ("laplace", 0.5, 1.0, "remove", 0.5, 0.52763345),
-    ("laplace", 1.0, 1.0, "remove", 0.0, 0.39346934),
-    ("laplace", 1.0, 0.6, "add", 0.2, 0.1401134521354217),
-    ("laplace", 1.0, 0.6, "remove", 0.2, 0.1741992102060086),
-]
-
-
-@pytest.mark.parametrize(("noise", "sigma", "q", "direction", "epsilon", "delta"), ONE_STEP)
-def test_one_step(noise, sigma, q, direction, epsilon, delta):
-    lower, upper = direct(noise, sigma, q, direction).delta(epsilon, 1e-6)
-    assert lower - 6e-9 <= delta <= upper + 6e-9  # half a unit of the last digit that is published
-    assert upper - lower <= 2e-6 * delta
-
-
-def test_no_loss_beyond_the_largest_one():
-    lower, upper = direct("gaussian", 1.0, 0.3, "add").delta(2.0)
-    assert (lower, upper) == (0.0, 0.0)
-
-
-def exact_curve(noise, s, q, direction, epsilon):
-    """δ of one step in 40 digits, by integrating where P exceeds exp(ε) Q."""
-
-    def density(x, c):
-        if noise == "laplace":
-            return MP.exp(-abs(x - c) / s) / (2 * s)
-        return MP.npdf(x, c, s)
-
-    zero, one, minus = (lambda x: density(x, 0)), (lambda x: density(x, 1)), (lambda x: density(x, -1))
-    p = zero if direction == "add" else lambda x: (1 - q) * zero(x) + q * one(x)
-    r = zero if direction == "remove" else lambda x: (1 - q) * zero(x) + q * minus(x)
-    z = MP.exp(epsilon)
-    low, high = MP.mpf(-30), MP.mpf(30)
-    for _ in range(120):
-        middle = (low + high) / 2
-        low, high = (middle, high) if p(middle) <= z * r(middle) * (1 + MP.mpf(10) ** -30) else (low, middle)
-    knots = [*sorted({high, *(MP.mpf(v) for v in (-1, 0, 1, 3, 8) if v > high)}), MP.inf]
-    return MP.quad(lambda x: p(x) - z * r(x), knots)
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("direction", ["remove", "add", "replace"])
-@pytest.mark.parametrize(("s", "q"), [(0.7, 0.1), (1.5, 0.01), (3.0, 0.5)])
-@pytest.mark.parametrize("step", [0.02, 0.002])
-def test_the_grids_enclose_the_curve(noise, direction, s, q, step):
-    """Point by point, between the grid points too: this is what everything else rests on."""
-    pair = Mixture(noise, s, q, direction)
-    grid = pair.grid(step, 1e-14, 1e-12, False, 1.0)
-    low, high = pair.range
-    for share in (0.03, 0.2, 0.41, 0.5, 0.777, 0.95):
-        epsilon = max(low, -1.0) + share * (min(high, 2.0) - max(low, -1.0))
-        if share in (0.2, 0.5):  # in the middle of a cell, where the curve below touches
-            epsilon = grid.offset + grid.step * (math.floor((epsilon - grid.offset) / grid.step) + 0.5)
-        with np.errstate(over="ignore"):
-            kernel = np.maximum(0.0, -np.expm1(epsilon - grid.losses))
-        upper = float(grid.upper @ kernel) + grid.upper_infinite
-        lower = float(grid.lower @ kernel) + grid.lower_infinite
-        exact = float(exact_curve(noise, s, q, direction, MP.mpf(epsilon)))
-        slack = float(grid.error.sum() + grid.curve_error.sum()) + 1e-15
-        assert lower <= exact + slack
-        assert exact <= upper + slack
-        assert upper - lower < 0.4 * step  # and they are close, else the above says little
-    assert (grid.upper >= 0).all()
-    assert (grid.lower >= 0).all()
-
-
-def test_the_normal_tail_of_scipy_is_as_good_as_assumed():
-    y = np.concatenate([np.linspace(0.0, 8.0, 800), np.linspace(8.0, 37.0, 200)])
-    tail = special.ndtr(-y)
-    for at, value in zip(y.tolist(), tail.tolist(), strict=True):
-        exact = MP.ncdf(-MP.mpf(at))
-        assert abs(MP.mpf(value) - exact) <= EPS * (4 + 3 * at**2) / 1.5 * exact
 
 
 @pytest.mark.parametrize("a", [0.5, 0.1])
@@ -173,26 +95,6 @@ def test_gaussian_steps(steps, sigma, delta, exact):
         assert exact * (1 - 1e-12) <= upper <= exact + 1e-3 * exact
         gaps.append(upper - lower)
     assert gaps[1] < gaps[0] / 3
-
-
-@pytest.mark.parametrize("delta", [0.3, 1e-2, 1e-8, 1e-20, 1e-100, 1e-250])
-def test_gaussian_steps_at_any_delta(delta):
-    exact = gaussian.gaussian_epsilon(sigma=1.0, sensitivity=1.0, delta=delta)
-    lower, upper = direct("gaussian", 5.0, 1.0, "remove", 25).epsilon(delta)
-    assert lower <= exact <= upper
-    assert upper - lower <= 2e-3 * exact
-
-
-@SET
-@given(st.floats(0.5, 20), st.integers(1, 200), st.floats(0.0, 6.0))
-def test_gaussian_delta_random(sigma, steps, epsilon):
-    exact = gaussian.gaussian_delta(sigma=sigma, sensitivity=1.0, epsilon=0.0)
-    exact = float(gaussian.gaussian_delta(sigma=sigma / math.sqrt(steps), sensitivity=1.0, epsilon=epsilon))
-    if exact < 1e-280:
-        return
-    lower, upper = direct("gaussian", sigma, 1.0, "remove", steps).delta(epsilon, 1e-2)
-    assert lower <= exact * (1 + 1e-12)
-    assert exact <= upper * (1 + 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -313,29 +215,6 @@ def test_published_true_values():
     assert sgd(4.0, 0.01, 10_000).epsilon(delta=1e-5) == pytest.approx(0.9470, abs=2e-4)
     # dp_accounting at a grid of 2e-5; its coarse grid of 1e-3 says 0.9598
     assert sgd(0.8, 0.001, 10_000).epsilon(delta=1e-6) == pytest.approx(0.94720, abs=1e-4)
-
-
-def test_replace_one_pair_dominates_every_two_records():
-    """Records v and v' anywhere in the unit disc: 2-dimensional integration never passes the antipodal pair."""
-    sigma, q = 1.0, 0.3
-    side = np.linspace(-8, 8, 641)
-    x, y = np.meshgrid(side, side)
-    area = (side[1] - side[0]) ** 2
-
-    def noise(a, b):
-        return np.exp(-((x - a) ** 2 + (y - b) ** 2) / (2 * sigma**2)) / (2 * math.pi * sigma**2)
-
-    base = noise(0, 0)
-    for epsilon in (0.0, 0.2, 0.7):
-        bound = direct("gaussian", sigma, q, "replace").delta(epsilon, 1e-4).upper
-        reached = 0.0
-        for angle in (0.4, 1.0, 2.0, 2.6, math.pi):
-            for size in (0.5, 1.0):
-                p = (1 - q) * base + q * noise(1, 0)
-                r = (1 - q) * base + q * noise(size * math.cos(angle), size * math.sin(angle))
-                reached = max(reached, area * np.maximum(p - math.exp(epsilon) * r, 0).sum())
-        assert reached <= bound + 1e-6
-        assert reached > 0.999 * bound  # the antipodal pair is among them
 
 
 def test_replace_one_counts_twice_the_norm():
@@ -601,21 +480,6 @@ def test_dp_accounting_agrees(sigma, q, steps):
             assert lower <= value + 1e-9 if pessimistic else value <= upper + 1e-9
 
 
-def test_atoms_off_the_grid_are_bounded_too():
-    pair = Atoms((0.3, -0.1, 0.05), (0.5, 0.2, 0.3 - 1e-3), 0.001, 0.0)
-    loss = PrivacyLoss((pair,), (3,))
-    exact = 0.0
-    items = list(zip(pair.losses, pair.masses, strict=True))
-    for a, pa in items:
-        for b, pb in items:
-            for c, pc in items:
-                exact += pa * pb * pc * max(0.0, -math.expm1(0.2 - a - b - c))
-    exact += 1 - 0.999**3
-    lower, upper = loss.delta(0.2, 1e-4)
-    assert lower <= exact <= upper
-    assert upper - lower < 2e-3
-
-
 def test_the_cache_is_bounded():
     assert accounting._epsilon_bounds.cache_info().maxsize == 256
 
@@ -765,10 +629,12 @@ def test_trade_off_of_costly_releases(mechanism, steps, neighbors):
 
 
 @pytest.mark.parametrize("sigma", [0.01, 0.02])
-def test_no_lower_bound_is_better_than_none(sigma):
-    lower, upper = sgd(sigma, 0.5, 1).epsilon_bounds(delta=1e-5)
-    exact = 0.5 / sigma**2  # and a few standard deviations of 1/σ
-    assert 0.0 <= lower <= exact < upper <= exact + 6 / sigma
+@pytest.mark.parametrize("steps", [1, 3])
+def test_losses_above_600_have_bounds_too(sigma, steps):
+    """The lower one counts a loss above 600 as 600; the upper one is that of RDP."""
+    lower, upper = sgd(sigma, 0.5, steps).epsilon_bounds(delta=1e-5)
+    exact = 0.5 * steps / sigma**2  # and a few standard deviations of sqrt(steps) / sigma
+    assert 600.0 * steps <= lower <= exact < upper <= exact + 6 * steps / sigma
 
 
 @pytest.mark.parametrize(
@@ -783,20 +649,6 @@ def test_no_lower_bound_is_better_than_none(sigma):
 def test_sums_with_large_exponents_stay_in_range(account, epsilon, low, high):
     lower, upper = account.delta_bounds(epsilon=epsilon)
     assert low <= lower <= upper <= high
-
-
-def test_a_sum_of_discounted_masses_does_not_depend_on_where_they_lie():
-    """Shifted by any number of mean losses, the composed measure gives the shifted curve."""
-    pair = Atoms((400.0, 399.0, 398.0), (0.5, 0.25, 0.25), 0.0, 1.0)
-    lower, upper = PrivacyLoss((pair,), (3,)).delta(1195.5, 1e-4)
-    masses = {400: 0.5, 399: 0.25, 398: 0.25}
-    exact = sum(
-        masses[a] * masses[b] * masses[c] * max(0.0, -math.expm1(1195.5 - a - b - c))
-        for a in masses
-        for b in masses
-        for c in masses
-    )
-    assert lower <= exact <= upper <= exact * (1 + 1e-3)
 
 
 @pytest.mark.parametrize("scale", [1e-320, 1e-4, 0.0099, 1.1e6])
@@ -824,84 +676,3 @@ def test_trade_off_takes_the_costlier_direction():
         for epsilon, delta in list(zip(curve.epsilons, curve.deltas, strict=True))[::40]:
             assert delta >= loss.delta(epsilon, 1e-3).lower
     assert ways[0].delta(2.0, 1e-3).lower > ways[1].delta(2.0, 1e-3).upper + 0.09
-
-
-def test_mass_beyond_the_grid_counts_as_infinite():
-    """A short grid: what lies beyond its end is lost, and without it the bound would be below the curve."""
-    pair = Mixture("gaussian", 1.0, 0.3, "remove")
-    grid = pair.grid(0.05, 1e-2, 1e-9, False, 1.0)
-    assert grid.upper_infinite > 1e-4
-    epsilon = float(grid.losses[-2])
-    exact = float(exact_curve("gaussian", 1.0, 0.3, "remove", MP.mpf(epsilon)))
-    kernel = np.maximum(0.0, -np.expm1(epsilon - grid.losses))
-    finite = float(grid.upper @ kernel)
-    assert finite + grid.upper_infinite >= exact
-    composed = Composed([grid], [1], 2.0, above=True)
-    assert composed.infinite >= grid.upper_infinite
-    assert float(composed.delta(epsilon)) >= exact
-    assert float(composed.delta(20.0)) >= float(exact_curve("gaussian", 1.0, 0.3, "remove", MP.mpf(6)))
-
-
-@pytest.mark.parametrize("steps", [200, 1000])
-def test_what_each_error_term_is_for(steps):
-    """Without its terms for rounding and wrap-around the same computation falls below the closed form; with, never."""
-    sigma = math.sqrt(steps)
-    below = 0
-    for tilt in (0.05, 0.2, 1.0):  # far from the best tilt for these δ, so that rounding shows
-        grid = Mixture("gaussian", sigma, 1.0, "remove").grid(2e-4, 1e-18, 1e-18, False, tilt)
-        composed = Composed([grid], [steps], tilt, above=True)
-        epsilons = np.linspace(0.0, 9.0, 40)
-        safe = composed.delta(epsilons)
-        composed._noise, composed._relative, composed.infinite = 0.0, 0.0, 0.0
-        composed._rounding = 0 * composed._rounding
-        bare = composed.delta(epsilons)
-        for epsilon, with_terms, without in zip(epsilons.tolist(), safe.tolist(), bare.tolist(), strict=True):
-            exact = gaussian.gaussian_delta(sigma=1.0, sensitivity=1.0, epsilon=epsilon) * (1 - 1e-15)
-            assert with_terms >= exact
-            below += without < exact
-    assert below > 0
-
-
-@pytest.mark.parametrize("steps", [1, 5])
-@pytest.mark.parametrize("above", [True, False])
-def test_an_error_of_the_grid_moves_the_bound_at_least_as_far(above, steps):
-    """Losses that are off by `shift` and masses off by `error` are as bad as a grid that really is like that."""
-    grid = Mixture("gaussian", 1.0, 0.3, "remove").grid(0.02, 1e-14, 1e-14, False, 2.0)
-    nothing = 0 * grid.error
-    grid = grid._replace(error=nothing, curve_error=nothing, shift=0.0)
-
-    def delta(changed, at):
-        return float(Composed([changed], [steps], 2.0, above=above).delta(at))
-
-    for epsilon in (0.3, 1.0, 2.5):
-        moved = delta(grid._replace(shift=0.01), epsilon)
-        at = epsilon - 0.01 * steps if above else epsilon + 0.01 * steps
-        assert moved == pytest.approx(delta(grid, at), rel=1e-9)
-        unsure = delta(grid._replace(error=1e-3 * grid.upper), epsilon)
-        if above:
-            assert unsure >= delta(grid._replace(upper=grid.upper * 1.001), epsilon) * (1 - 1e-12)
-        else:
-            assert unsure <= delta(grid._replace(lower=grid.lower - 1e-3 * grid.upper), epsilon) * (1 + 1e-12)
-        # A curve that is off by c at one point: two chords end c higher there.
-        peak = int(np.searchsorted(grid.losses, epsilon))
-        hat = np.zeros_like(grid.upper)
-        h, c = grid.step, 1e-8
-        hat[peak] = -(1 / math.expm1(h) + 1 / -math.expm1(-h)) * c
-        hat[peak - 1], hat[peak + 1] = c / math.expm1(h), c / -math.expm1(-h)
-        wrong = nothing.copy()
-        wrong[peak] = c
-        unsure = delta(grid._replace(curve_error=wrong), epsilon)
-        if above:
-            assert unsure >= delta(grid._replace(upper=grid.upper + hat), epsilon) * (1 - 1e-12)
-        assert (unsure > delta(grid, epsilon)) == above
-        assert (unsure < delta(grid, epsilon)) != above
-
-
-def test_infinite_mass_of_a_composition_is_rounded_to_the_safe_side():
-    rng = np.random.default_rng(8)
-    for _ in range(40):
-        delta, steps = float(rng.random() / 7), int(rng.integers(1, 9))
-        grid = Atoms((1.0, -1.0), (0.7 * (1 - delta), 0.3 * (1 - delta)), delta).grid(0.1, 0.0, 0.0, False, 1.0)
-        exact = 1 - (1 - Fraction(delta)) ** steps
-        upper, lower = (Composed([grid], [steps], 1.0, above=above).infinite for above in (True, False))
-        assert Fraction(lower) <= exact <= Fraction(upper)
