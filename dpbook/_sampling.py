@@ -1,11 +1,10 @@
 """Independent draws of a release on two inputs, from this process or from several, with a line of progress."""
 
-import multiprocessing
 import os
 import random
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Executor, as_completed
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
@@ -84,7 +83,7 @@ class Source:
     ) -> None:
         self.release, self.inputs, self.many, self.workers, self.show = release, inputs, many, workers, show
         self.total, self.done = 2 * total, 0
-        self.pool: ProcessPoolExecutor | None = None
+        self.pool: Executor | None = None
         self.constant: dict[int, bytes] = {}
         self.probes: dict[int, bytes] = {}
         self.error: BaseException | None = None
@@ -92,6 +91,10 @@ class Source:
 
     def __enter__(self) -> "Source":
         if self.workers > 1:
+            # Not at the top: Python in the browser has no processes, and imports this module all the same.
+            import multiprocessing
+            from concurrent.futures import ProcessPoolExecutor
+
             # With fork the callable may be anything; elsewhere it has to be importable.
             method = "fork" if sys.platform.startswith("linux") else "spawn"
             job = (self.release, self.inputs, self.many, min(256, max(16, self.total // 100)))

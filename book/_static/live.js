@@ -83,6 +83,11 @@
       this.open = button("Run this page in your browser", MAIN);
       this.open.addEventListener("click", () => this.offer());
       this.buttons.append(this.open);
+      // The page's module as one file: the link stands beside its code, and here where it is seen first.
+      const name = location.pathname.split("/").at(-1).replace(/\.html$/, "");
+      const file = document.querySelector(`.bd-article a[download="privacy_${CSS.escape(name)}.py"]`);
+      this.file = file && make("a", { class: "dp-button", href: file.href, download: file.download }, `Get the code: ${file.download}`);
+      if (this.file) this.buttons.append(this.file);
       this.bar.append(this.buttons, this.say, this.live);
       heading.after(this.bar);
     }
@@ -94,7 +99,7 @@
 
     show(...buttons) {
       const focused = this.buttons.contains(document.activeElement);
-      this.buttons.replaceChildren(...buttons);
+      this.buttons.replaceChildren(...buttons, ...(this.file ? [this.file] : []));
       if (focused && buttons[0]) buttons[0].focus();
     }
 

@@ -1,14 +1,17 @@
 /* Drives Chromium for tests/test_live.py and prints what it saw as JSON. Not a test itself.
  *   node try.mjs CHROMIUM sliders URL                the sliders of one page, by keyboard, in both themes
  *   node try.mjs CHROMIUM live URL all|FIRST [CDN]   Python in one page: run all cells, or the first so many
+ *   node try.mjs CHROMIUM newcomer URL WIDTH         from the first page of the site to a changed ε and the code as a file
  */
 import { createRequire } from "node:module";
+import { readFileSync } from "node:fs";
 import { chromium } from "playwright-core";
 
 const [, , executablePath, task, url, ...rest] = process.argv;
 const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 const FLAGS = "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update --disable-sync";
-const browser = await chromium.launch({ executablePath, args: FLAGS.split(" ") });
+const OFFLINE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1";
+const browser = await chromium.launch({ executablePath, args: [...FLAGS.split(" "), OFFLINE] });
 const seen = { errors: [], external: [], failed: [], python: [] };
 
 async function open(options) {
@@ -125,6 +128,46 @@ const tasks = {
     await page.getByRole("button", { name: "Stop" }).press("Enter");
     result.stopped = await page.evaluate(() => [window.dpbookPage.state, window.dpbookPage.cells[0].status.textContent]);
     return result;
+  },
+
+  /** Only what is seen on the screen and named is pressed, as somebody does who has never been here. */
+  async newcomer() {
+    const width = Number(rest[0]), begun = performance.now(), steps = [];
+    const page = await open({ viewport: { width, height: width < 500 ? 844 : 800 }, hasTouch: width < 500 });
+    const press = async (role, name) => {
+      const target = page.getByRole(role, { name, ...(typeof name === "string" && { exact: true }) }).filter({ visible: true }).first();
+      await target.click({ timeout: 30000 });
+      steps.push({ what: `${role} ${name}`, seconds: (performance.now() - begun) / 1000 });
+    };
+    const cell = (number) => page.getByRole("textbox", { name: new RegExp(`^Code of cell ${number} of`) });
+    const done = (number) => page.waitForFunction((n) => {
+      const { status } = window.dpbookPage.cells[n - 1];
+      return window.dpbookPage.state === "ready" && /^(done|failed|not run|stopped)/.test(status.textContent) && status.textContent;
+    }, number, { timeout: 200000 }).then((found) => found.jsonValue());
+    const output = (number) => page.getByRole("group", { name: `Output of cell ${number}`, exact: true }).innerText();
+
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    await press("link", /the Laplace mechanism/i);
+    await press("button", "Run this page in your browser");
+    await press("button", "Start");
+    await press("button", "Run cell 1");
+    const result = { first: await done(1), firstSeconds: (performance.now() - begun) / 1000 };
+    let number = 1; // the first cell with an ε to change
+    while (!/\bepsilon=[\d.]+/.test(await cell(number).inputValue())) number += 1;
+    await press("button", `Run cell ${number}`);
+    if (!(await done(number)).startsWith("done")) return { ...result, steps, clicks: 0, seconds: 0 };
+    result.before = await output(number);
+    await cell(number).fill((await cell(number).inputValue()).replace(/\bepsilon=[\d.]+/, "epsilon=0.05"));
+    steps.push({ what: "typed another epsilon", seconds: (performance.now() - begun) / 1000 });
+    await press("button", `Run cell ${number}`);
+    result.again = await done(number);
+    result.after = await output(number);
+    result.wide = await page.evaluate(() => document.documentElement.scrollWidth > document.documentElement.clientWidth);
+    const download = page.waitForEvent("download");
+    await press("link", /^Get the code/);
+    result.name = (await download).suggestedFilename();
+    result.file = readFileSync(await (await download).path(), "utf8");
+    return { ...result, steps, clicks: steps.filter(({ what }) => !what.startsWith("typed")).length, seconds: steps.at(-1).seconds };
   },
 };
 
