@@ -151,7 +151,6 @@ def test_neighbours_with_the_same_draws_differ_by_one_record():
     model = Model(features=5, outputs=3, hidden=(4,), loss="softmax")
     rows, targets = rng.standard_normal((40, 5)), rng.integers(0, 3, 40)
     rows[7] *= 1e8
-    plan = plan_training(**ONE)
     parameters = rng.standard_normal(model.size)
     everybody, without = Records(model, rows, targets), Records(model, np.delete(rows, 7, 0), np.delete(targets, 7))
     for _ in range(20):
