@@ -133,7 +133,9 @@ class _Trained(_Estimator):
     def _outputs(self, rows: Any) -> FloatArray:
         return gradients.outputs(self._fitted(), self.parameters_, _validate.rows(X=rows))
 
-    def _train(self, shape: dict[str, Any], rows: Any, read_targets: Callable[[], Any], seed: int = 0) -> None:
+    def _train(
+        self, shape: dict[str, Any], rows: Any, read_targets: Callable[[], Any], seed: int = 0, **public: Any
+    ) -> None:
         """Plan, charge, and only then read the data and run."""
         plan = training.plan_training(**{name: getattr(self, name) for name in self._planned})
         descent = training._Descent(self.optimizer, self.learning_rate, self.momentum, self.l2)
@@ -156,6 +158,8 @@ class _Trained(_Estimator):
         account = Accountant(neighbors=plan.neighbors) if before is None else before
         self.accountant_ = account.add(plan.mechanism, steps=plan.steps)
         self.plan_, self.model_, self.parameters_ = plan, model, start
+        for name, value in public.items():
+            setattr(self, name, value)
         models: list[FloatArray] = []
 
         def report(step: int, parameters: FloatArray) -> None:
@@ -178,10 +182,11 @@ class _Classifier(_Trained):
 
     def _fit(self, rows: Any, labels: Any, seed: int = 0, **layers: Any) -> None:
         table = _validate.categories(2, classes=self.classes)
-        shape = {"outputs": 1, "loss": "logistic"} if len(table) == 2 else {"outputs": len(table), "loss": "softmax"}
-        intercept = {"intercept": self.fit_intercept}
-        self._train({**shape, **intercept, **layers}, rows, lambda: _validate.codes(table, y=labels), seed)
-        self.classes_ = _keys(table)
+        shape: dict[str, Any] = (
+            {"outputs": 1, "loss": "logistic"} if len(table) == 2 else {"outputs": len(table), "loss": "softmax"}
+        )
+        shape = {**shape, "intercept": self.fit_intercept, **layers}
+        self._train(shape, rows, lambda: _validate.codes(table, y=labels), seed, classes_=_keys(table))
 
     def decision_function(self, X: Any) -> FloatArray:
         """Return the outputs: one number for each row with two classes, else one for each class."""
@@ -194,7 +199,8 @@ class _Classifier(_Trained):
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the most probable class of each row."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
 
     def score(self, X: Any, y: Any) -> float:
         """Return the share of right predictions: a number about the data given, which is not private."""
@@ -425,6 +431,7 @@ class DPLinearRegression(_Linear, _Trained):
 
     target_bounds: tuple[float, float]
     learning_rate: float = 0.5
+    target_unit_: tuple[float, float] = field(init=False)  # middle and half width of the bounds
 
     _estimator_type: ClassVar[str] = "regressor"
 
@@ -449,14 +456,14 @@ class DPLinearRegression(_Linear, _Trained):
             values[bad] = np.nan
             return values
 
-        self._train({"loss": "squared", "intercept": self.fit_intercept}, X, targets)
-        self._scale = (middle, half)
+        shape = {"loss": "squared", "intercept": self.fit_intercept}
+        self._train(shape, X, targets, target_unit_=(middle, half))
         return self
 
     def predict(self, X: Any) -> FloatArray:
         """Return the value of the line for each row, which may leave the bounds."""
         values = self._outputs(X)[:, 0]
-        return np.asarray(self._scale[0] + self._scale[1] * values)
+        return np.asarray(self.target_unit_[0] + self.target_unit_[1] * values)
 
     def score(self, X: Any, y: Any) -> float:
         """Return R²: a number about the data given, which is not private. Records that are no numbers are left out."""
@@ -469,12 +476,12 @@ class DPLinearRegression(_Linear, _Trained):
     @property
     def coef_(self) -> FloatArray:
         """The slope of each column."""
-        return np.asarray(self._matrix()[0][0] * self._scale[1])
+        return np.asarray(self._matrix()[0][0] * self.target_unit_[1])
 
     @property
     def intercept_(self) -> float:
         """The value at the origin."""
-        return float(self._scale[0] + self._scale[1] * self._matrix()[1][0])
+        return float(self.target_unit_[0] + self.target_unit_[1] * self._matrix()[1][0])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

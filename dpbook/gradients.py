@@ -243,8 +243,9 @@ class Records:
         data, aims, good = _cleaned(self.model, rows, targets)
         self.count, self.good = len(data), good.astype(np.float64)
         self.targets: Any = aims if self.model.loss != "softmax" else aims.astype(np.int64)
-        self.inputs, self.units = _whole(_with_constant(data, self.model), self._bits(0))
-        self.squares = _squares(self.inputs)
+        with np.errstate(all="ignore"):
+            self.inputs, self.units = _whole(_with_constant(data, self.model), self._bits(0))
+            self.squares = _squares(self.inputs)
 
     def _bits(self, layer: int) -> int:
         """Return the digits of a layer's inputs and of its derivatives: their squares must add up exactly."""
@@ -330,7 +331,7 @@ def _output_derivatives(loss: str, z: FloatArray, targets: Any) -> FloatArray:
     """Return the derivative of each record's loss with respect to its outputs; no record depends on another."""
     if loss == "softmax":
         z -= z.max(axis=1, keepdims=True)
-        e = np.rint(np.exp(z) * 2.0**32)  # whole numbers: their sum is exact
+        e = np.rint(np.exp(z) * 2.0 ** (EXACT_BITS - _digits(z.shape[1])))  # whole numbers: their sum is exact
         e /= e.sum(axis=1, keepdims=True)
         e[np.arange(len(e)), targets] -= 1.0
         return np.asarray(e)
