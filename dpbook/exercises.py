@@ -44,6 +44,10 @@ KEYS: dict[str, tuple[str, int]] = {
     "tuning-ex3": ("f4177bc9aa3d4a33", 3),
     "tuning-ex4": ("b43a1362ec2d7028", 3),
     "tuning-ex5": ("730fb213e4c38a5e", 3),
+    "trainingattacks-ex1": ("790fc4322423f914", 3),
+    "trainingattacks-ex2": ("d21a22f64ecf3eae", 2),
+    "trainingattacks-ex3": ("245bf3c17a759fbe", 2),
+    "trainingattacks-ex4": ("2facd49fc1369ade", 2),
 }
 
 

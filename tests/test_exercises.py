@@ -75,6 +75,25 @@ def best_bound(n):
     return tries[np.argmin(bias**2 + 2 * (tries / n) ** 2)]
 
 
+def one_among(sigma, m):
+    """Return the least exp(ε)/m + δ(ε) of a Gaussian release: the bound on finding one among m."""
+    return optimize.minimize_scalar(
+        lambda e: math.exp(e) / m + gaussian_delta(sigma, e), bounds=(0, 10), method="bounded", options={"xatol": 1e-9}
+    ).fun
+
+
+def rebuilt(batch):
+    """Return the share of records, of ten classes, that are alone in their class while another class is absent."""
+    empty = sum((-1) ** (j + 1) * math.comb(9, j) * (1 - j / 9) ** (batch - 1) for j in range(1, 10))
+    return 0.9 ** (batch - 1) * min(1.0, empty)
+
+
+def strongest(epsilon, delta, rate):
+    """Return the true positive rate of the best test of a Gaussian release that has this ε and δ."""
+    sigma = optimize.brentq(lambda s: gaussian_delta(s, epsilon) - delta, 0.05, 50, xtol=1e-12)
+    return stats.norm.sf(stats.norm.isf(rate) - 1 / sigma)
+
+
 LAPLACE_EX3 = all_bins(0.05), all_bins(1 - 0.95 ** (1 / 6))
 ANSWERS = {
     "concepts-ex1": [math.log(9), math.sqrt(0.9 * 0.1 / 1000) / 0.8],
@@ -112,6 +131,10 @@ ANSWERS = {
     "tuning-ex3": [best_bound(100), best_bound(100_000)],
     "tuning-ex4": False,
     "tuning-ex5": wrong_guess(20) / wrong_guess(40),
+    "trainingattacks-ex1": 1.0,  # each row is a multiple of the record
+    "trainingattacks-ex2": 100 * one_among(2.0, 100),
+    "trainingattacks-ex3": [100 * rebuilt(8), 100 * rebuilt(32)],
+    "trainingattacks-ex4": 100 * strongest(8.0, 1e-3, 0.05),
 }
 
 
