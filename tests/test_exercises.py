@@ -11,6 +11,7 @@ import pytest
 from scipy import optimize, special, stats
 
 from dpbook import datasets, exercises
+from dpbook.accounting import Accountant, SubsampledGaussian
 from dpbook.exercises import DIGITS, KEYS, check, seal
 
 BOOK = Path(__file__).parent.parent / "book"
@@ -94,6 +95,16 @@ def strongest(epsilon, delta, rate):
     return stats.norm.sf(stats.norm.isf(rate) - 1 / sigma)
 
 
+def trained_epsilon(multiplier, q, steps, delta, neighbors="add_remove"):
+    step = SubsampledGaussian(noise_multiplier=multiplier, sampling_prob=q)
+    return Accountant(neighbors=neighbors).add(step, steps=steps).epsilon(delta=delta)
+
+
+def trained_multiplier(epsilon, neighbors):
+    """Return the noise multiplier of 100 steps with sampling probability 1/8, at δ = 1e-5."""
+    return optimize.brentq(lambda s: trained_epsilon(s, 1 / 8, 100, 1e-5, neighbors) - epsilon, 0.8, 20, xtol=1e-4)
+
+
 LAPLACE_EX3 = all_bins(0.05), all_bins(1 - 0.95 ** (1 / 6))
 ANSWERS = {
     "concepts-ex1": [math.log(9), math.sqrt(0.9 * 0.1 / 1000) / 0.8],
@@ -131,6 +142,9 @@ ANSWERS = {
     "tuning-ex3": [best_bound(100), best_bound(100_000)],
     "tuning-ex4": False,
     "tuning-ex5": wrong_guess(20) / wrong_guess(40),
+    "training-ex1": [0.8, trained_epsilon(0.8, 64 / 50_000, 15_625, 1e-6)],
+    "training-ex2": [trained_multiplier(3.0, "add_remove"), trained_multiplier(3.0, "replace_one")],
+    "training-ex3": trained_epsilon(trained_multiplier(1.0, "add_remove") / 4, 1 / 8, 100, 1e-5),
     "trainingattacks-ex1": 1.0,  # each row is a multiple of the record
     "trainingattacks-ex2": 100 * one_among(2.0, 100),
     "trainingattacks-ex3": [100 * rebuilt(8), 100 * rebuilt(32)],
