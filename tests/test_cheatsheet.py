@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dpbook import gaussian, laplace, sensitivity, tuning
+from dpbook import accounting, gaussian, laplace, sensitivity, tuning
 
 TEXT = (Path(__file__).parent.parent / "book" / "cheatsheet.md").read_text(encoding="utf8")
-NAMES = {**vars(sensitivity), **vars(laplace), **vars(gaussian), **vars(tuning)}
+NAMES = {**vars(sensitivity), **vars(laplace), **vars(gaussian), **vars(tuning), **vars(accounting)}
 NAMES |= {"count": 41, "counts": np.array([5, 0, 17]), "x": [31.0, 12.0, 55.0], "n": 3}
 CALLS = re.findall(r"`(\w+\(.+?\)(?: / n)?)` \| ([^|]+) \|", TEXT)
 
