@@ -11,11 +11,12 @@ NBVAL  := --nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-
 IN_SITE := --ignore=tests/test_site.py --ignore=tests/test_pages.py --ignore=tests/test_live.py
 export PYTHONWARNINGS ?= ignore::DeprecationWarning
 
-.PHONY: help install live book serve test lint test-unit test-notebooks test-site test-lowest notebooks bench bench-queries clean
+.PHONY: help install live book serve test lint test-unit test-notebooks test-site test-lowest notebooks bench bench-queries bench-training clean
 help:
 	@sed -n '2,4p' Makefile | sed 's/^#//'
 	@echo "   make notebooks  run all notebooks in place, after an edit   make test-lowest  the oldest supported versions"
 	@echo "   make bench-queries  of these, only error and time of everyday questions (four minutes)"
+	@echo "   make bench-training  private training beside Opacus and diffprivlib, with PyTorch (four minutes)"
 
 $(STAMP): requirements.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 10) else f"Python 3.10 or newer is needed, this is {v.major}.{v.minor}: set PYTHON=python3.x")'
@@ -97,6 +98,15 @@ bench: .venv-peers/.installed bench-queries
 
 bench-queries: .venv-peers/.installed
 	.venv-peers/bin/python -W ignore tests/benchmarks/queries.py --page book/errors.md
+
+# Opacus needs PyTorch: see the note in the requirements.
+.venv-opacus/.installed: tests/benchmarks/requirements-training.txt pyproject.toml
+	test -d .venv-opacus || $(PYTHON) -m venv .venv-opacus
+	.venv-opacus/bin/python -m pip install --quiet --disable-pip-version-check -e . -r tests/benchmarks/requirements-training.txt
+	@touch $@
+
+bench-training: .venv-opacus/.installed
+	env OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 .venv-opacus/bin/python -W ignore tests/benchmarks/training.py --page book/trainingspeed.md
 
 clean:
 	rm -rf _build tests/browser/node_modules dist build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -12,6 +12,9 @@ import pytest
 from scipy import integrate, optimize, special, stats
 
 from dpbook import datasets, exercises, noise
+
+from dpbook import datasets, exercises
+from dpbook.accounting import Accountant, SubsampledGaussian
 from dpbook.exercises import DIGITS, KEYS, check, seal
 
 BOOK = Path(__file__).parent.parent / "book"
@@ -202,6 +205,7 @@ def draws_to_refute(alpha=1e-6):
     low = stats.beta.ppf(alpha / 2, hits, n - hits + 1)
     high = stats.beta.isf(alpha / 2, other + 1, n - other)
     return int(n[np.argmax(np.log(low / high) > 1)])
+
 
 
 def one_among(sigma, m):
@@ -424,6 +428,15 @@ def draws_to_refute(alpha=1e-6):
     high = stats.beta.isf(alpha / 2, other + 1, n - other)
     return int(n[np.argmax(np.log(low / high) > 1)])
 
+def trained_epsilon(multiplier, q, steps, delta, neighbors="add_remove"):
+    step = SubsampledGaussian(noise_multiplier=multiplier, sampling_prob=q)
+    return Accountant(neighbors=neighbors).add(step, steps=steps).epsilon(delta=delta)
+
+
+def trained_multiplier(epsilon, neighbors):
+    """Return the noise multiplier of 100 steps with sampling probability 1/8, at δ = 1e-5."""
+    return optimize.brentq(lambda s: trained_epsilon(s, 1 / 8, 100, 1e-5, neighbors) - epsilon, 0.8, 20, xtol=1e-4)
+
 
 LAPLACE_EX3 = all_bins(0.05), all_bins(1 - 0.95 ** (1 / 6))
 ANSWERS = {
@@ -501,6 +514,10 @@ ANSWERS = {
     "casestudy-ex2": optimize.brentq(lambda e: discrete_tail(15, 1 / e) - 0.05, 0.01, 2, xtol=1e-12),
     "casestudy-ex3": [3 * 0.35, 3],
     "casestudy-ex4": [math.tanh(0.4 / 2), 1 / (1 + math.exp(-0.4))],
+
+    "training-ex1": [0.8, trained_epsilon(0.8, 64 / 50_000, 15_625, 1e-6)],
+    "training-ex2": [trained_multiplier(3.0, "add_remove"), trained_multiplier(3.0, "replace_one")],
+    "training-ex3": trained_epsilon(trained_multiplier(1.0, "add_remove") / 4, 1 / 8, 100, 1e-5),
     "trainingattacks-ex1": 1.0,  # each row is a multiple of the record
     "trainingattacks-ex2": 100 * one_among(2.0, 100),
     "trainingattacks-ex3": [100 * rebuilt(8), 100 * rebuilt(32)],
@@ -518,6 +535,7 @@ ANSWERS = {
     "local-ex2": [people_for_share(), next(t for t in range(9) if discrete_tail(t, 1.0) <= 0.05) / 0.02],
     "selection-ex1": [10, True],
     "selection-ex2": first_sparse_epsilon(),
+
 }
 
 
