@@ -643,7 +643,9 @@ class Ledger:
         """Return the privacy statement to publish: who is protected, by which guarantee, and what each release cost.
 
         The guarantee is the limit of the budget, under its neighbour relation, which holds for every way to choose the
-        releases and to stop; in a `planned` budget it also covers what was left out. Who asked, and when, is left out.
+        releases and to stop: it covers what may still be spent, and what was left out of a plan. It cannot know of a
+        release without a spend, nor whether `unit`, `details` and `not_covered` are true. Who asked, and when, is left
+        out.
 
         Parameters
         ----------
@@ -674,7 +676,8 @@ class Ledger:
         >>> print(ledger.statement(unit="one patient, with all visits", details={"visits": "Laplace noise"}))
         Unit of privacy: one patient, with all visits.
         Neighbour relation: add_remove (all rows of one unit are added or removed).
-        Guarantee: all releases together are ε-differentially private with ε = 1.
+        Guarantee: all releases under this budget together are ε-differentially private
+          with ε = 1.
         Releases (basic accounting):
           1. visits: epsilon 0.25. Laplace noise
         """
@@ -691,9 +694,9 @@ class Ledger:
             raise TypeError(f"delta must be left out, as the budget states its own, got {_validate.shown(delta)}")
         relation = {"add_remove": "are added or removed", "replace_one": "are replaced by those of another"}
         lines = [
-            f"Unit of privacy: {owner}.",
+            f"Unit of privacy: {owner.strip().rstrip('.')}.",
             f"Neighbour relation: {limit.neighbors} (all rows of one unit {relation[limit.neighbors]}).",
-            f"Guarantee: all releases together are {_guarantee(limit, delta)}.",
+            f"Guarantee: all releases under this budget together are {_guarantee(limit, delta)}.",
             f"Releases ({limit.accounting} accounting):",
         ]
         for spend in history:

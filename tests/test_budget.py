@@ -279,15 +279,17 @@ def test_the_statement_says_what_was_promised(make):
     ledger = make(budget.basic(epsilon=1.0, delta=1e-6, neighbors="replace_one", name="residents"))
     ledger.spend(epsilon=0.25, label="mean age", who="Ada")
     ledger.spend(epsilon=0.5, delta=1e-9, label="histogram")
+    with pytest.raises(BudgetExceededError):
+        ledger.spend(epsilon=0.5, label="refused")  # was not released, and is not in the statement
     text = ledger.statement(
-        unit="one resident", details={"histogram": "Gaussian noise"}, not_covered=["families", "sampling error"]
+        unit="one resident.", details={"histogram": "Gaussian noise"}, not_covered=["families", "sampling error"]
     )
     assert text.splitlines() == [
         "Unit of privacy: one resident.",
         "Neighbour relation: replace_one (all rows of one unit are replaced by those of",
         "  another).",
-        "Guarantee: all releases together are (ε, δ)-differentially private with ε = 1",
-        "  and δ = 1e-6.",
+        "Guarantee: all releases under this budget together are (ε, δ)-differentially",
+        "  private with ε = 1 and δ = 1e-6.",
         "Releases (basic accounting):",
         "  1. mean age: epsilon 0.25",
         "  2. histogram: epsilon 0.5, delta 1e-9. Gaussian noise",
@@ -310,7 +312,8 @@ def test_the_statement_names_the_limit_not_the_sum(make):
     both = make(budget.zcdp(epsilon=1.0, delta=1e-6, neighbors="add_remove"))
     assert "ε = 1 and δ = 1e-6" in " ".join(both.statement(unit="one person").split())
     assert make(budget.basic(epsilon=0.0, **ONE)).statement(unit="x").splitlines()[2:] == [
-        "Guarantee: all releases together are ε-differentially private with ε = 0.",
+        "Guarantee: all releases under this budget together are ε-differentially private",
+        "  with ε = 0.",
         "Releases (basic accounting):",
     ]
 
