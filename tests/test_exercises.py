@@ -12,8 +12,6 @@ import pytest
 from scipy import integrate, optimize, special, stats
 
 from dpbook import datasets, exercises, noise
-
-from dpbook import datasets, exercises
 from dpbook.accounting import Accountant, SubsampledGaussian
 from dpbook.exercises import DIGITS, KEYS, check, seal
 
@@ -207,7 +205,6 @@ def draws_to_refute(alpha=1e-6):
     return int(n[np.argmax(np.log(low / high) > 1)])
 
 
-
 def one_among(sigma, m):
     """Return the least exp(ε)/m + δ(ε) of a Gaussian release: the bound on finding one among m."""
     return optimize.minimize_scalar(
@@ -301,133 +298,6 @@ def first_sparse_epsilon():
     raise AssertionError
 
 
-def two_valued_delta(epsilon, k, total):
-    """Return the smallest δ of k randomised responses at a total ε, by the binomial distribution."""
-    ones = np.arange(k + 1)
-    excess = -np.expm1(np.minimum(0.0, total - epsilon * (2 * ones - k)))
-    return float(stats.binom.pmf(ones, k, 1 / (1 + math.exp(-epsilon))) @ excess)
-
-
-def best_each(k, decimals=4):
-    """Return the largest ε of each of k releases that cost ε = 1 together at δ = 1e-6."""
-    root = optimize.brentq(lambda e: two_valued_delta(e, k, 1.0) - 1e-6, 1e-3, 0.2, xtol=1e-12)
-    return math.floor(root * 10**decimals) / 10**decimals
-
-
-def laplace_losses(k, h, up, b=10.0, mu=0.0, size=2**20):
-    """Return losses and masses of k Laplace counts and a Gaussian release, rounded up or down to multiples of h.
-
-    A count with ε = 1/b has the loss 1/b with probability 1/2, -1/b with exp(-1/b)/2, and a density between.
-    """
-    a, to = 1 / b, math.ceil if up else math.floor
-    at = np.arange(-round(a / h), round(a / h) + 1)
-    inside = np.exp((at * h - a) / 2) / 2  # distribution function of the loss
-    masses = np.concatenate([[0.0], np.diff(inside)]) if up else np.concatenate([np.diff(inside), [0.0]])
-    masses[0] += math.exp(-a) / 2
-    masses[-1] += 1 / 2
-    one = np.zeros(size)
-    one[at % size] = masses
-    total = np.fft.rfft(one) ** k
-    if mu:
-        z = np.linspace(-9, 9, 18_001)
-        normal = np.zeros(size)
-        on_grid = [to((mu**2 / 2 + mu * x) / h) % size for x in (z[1:] if up else z[:-1])]
-        np.add.at(normal, on_grid, np.diff(stats.norm.cdf(z)))
-        total *= np.fft.rfft(normal)
-    return h * size * np.fft.fftfreq(size), np.maximum(np.fft.irfft(total, size), 0.0)
-
-
-def delta_at(epsilon, losses):
-    return float(losses[1] @ -np.expm1(np.minimum(0.0, epsilon - losses[0])))
-
-
-def epsilon_between(k, delta=1e-6, h=1e-5):
-    """Return ε of k Laplace counts with ε = 0.1 each from two sides."""
-    sides = (laplace_losses(k, h, up) for up in (False, True))
-    return [optimize.brentq(lambda e, s=side: delta_at(e, s) - delta, 0.0, 10.0, xtol=1e-9) for side in sides]
-
-
-def middle(pair, rtol=1e-3):
-    """Return the middle of two bounds that are close enough for three digits."""
-    assert pair[0] <= pair[1] <= pair[0] * (1 + rtol)
-    return sum(pair) / 2
-
-
-def counts_within(limit):
-    """Return how many counts fit; both sides must say so."""
-    fits = [next(k for k in range(109, 114) if epsilon_between(k + 1, h=4e-5)[side] > limit) for side in (0, 1)]
-    assert fits[0] == fits[1]
-    return fits[0]
-
-
-def noise_of_eight():
-    """Return δ(3) of eight counts that move by 2 with discrete Laplace noise of scale 2: losses -1, 0 and 1."""
-    q = math.exp(-1 / 2)
-    one = [q**2 / (1 + q), (1 - q) / (1 + q) * q, 1 / (1 + q)]
-    total = [(sum(x), math.prod(one[y + 1] for y in x)) for x in itertools.product((-1, 0, 1), repeat=8)]
-    return sum(p * max(0.0, 1 - math.exp(3 - loss)) for loss, p in total)
-
-
-def laplace_rdp(order, b=10.0):
-    """Return the closed form of the Rényi divergence (Mironov 2017, Table II)."""
-    first = order / (2 * order - 1) * math.exp((order - 1) / b)
-    return math.log(first + (order - 1) / (2 * order - 1) * math.exp(-order / b)) / (order - 1)
-
-
-def rdp_cost(order, k=30, delta=1e-6):
-    return k * laplace_rdp(order) + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
-
-
-def best_order():
-    found = optimize.minimize_scalar(rdp_cost, bounds=(2, 40), method="bounded", options={"xatol": 1e-9})
-    return found.x, found.fun
-
-
-def advantage(k):
-    return middle([delta_at(0.0, laplace_losses(k, 1e-5, up)) for up in (False, True)])
-
-
-def best_attack(fpr, prior, h=1e-5):
-    """Return true positive rate and precision of the best attack on the town at a false positive rate."""
-    at, p = laplace_losses(30, h, up=True, mu=1 / 5)
-    order = np.argsort(-at)
-    q = np.cumsum(p[order] * np.exp(-at[order]))
-    true = np.interp(fpr, q, np.cumsum(p[order]))
-    return [true, prior * true / (prior * true + (1 - prior) * fpr)]
-
-
-def weeks(limit="2", each="0.15"):
-    number = int(Decimal(limit) / Decimal(each))
-    return [number, float(Decimal(limit) - number * Decimal(each))]
-
-
-def largest_rho(epsilon=1.0, delta=1e-6):
-    """Return the largest ρ whose (ε, δ) is allowed, by the bound of Canonne, Kamath and Steinke."""
-    a = 1 + np.geomspace(1e-2, 1e4, 400_001)
-    return np.max((epsilon - np.log(1 / (a * delta)) / (a - 1) - np.log1p(-1 / a)) / a)
-
-
-def gaussian_basic(k, sigma=50.0, delta=1e-6):
-    return k * optimize.brentq(lambda e: gaussian_delta(sigma, e) - delta / k, 1e-6, 5, xtol=1e-12)
-
-
-def planned_sigma():
-    inverse = 1 / gaussian_sigma(1.0, 1e-6) ** 2  # sum of 1/σ² that is allowed
-    return math.ceil(10 * math.sqrt(30 / (inverse - 4 / 25**2))) / 10
-
-
-def rho_sigma():
-    return math.ceil(10 * math.sqrt(30 / (2 * largest_rho() - 4 / 25**2))) / 10
-
-
-def draws_to_refute(alpha=1e-6):
-    """Return from which number of counted draws on the expected counts refute ε = 1."""
-    n = np.arange(10_000, 30_000)
-    hits, other = np.rint(n / 2), np.rint(n * math.exp(-1 / 0.9) / 2)
-    low = stats.beta.ppf(alpha / 2, hits, n - hits + 1)
-    high = stats.beta.isf(alpha / 2, other + 1, n - other)
-    return int(n[np.argmax(np.log(low / high) > 1)])
-
 def trained_epsilon(multiplier, q, steps, delta, neighbors="add_remove"):
     step = SubsampledGaussian(noise_multiplier=multiplier, sampling_prob=q)
     return Accountant(neighbors=neighbors).add(step, steps=steps).epsilon(delta=delta)
@@ -514,7 +384,6 @@ ANSWERS = {
     "casestudy-ex2": optimize.brentq(lambda e: discrete_tail(15, 1 / e) - 0.05, 0.01, 2, xtol=1e-12),
     "casestudy-ex3": [3 * 0.35, 3],
     "casestudy-ex4": [math.tanh(0.4 / 2), 1 / (1 + math.exp(-0.4))],
-
     "training-ex1": [0.8, trained_epsilon(0.8, 64 / 50_000, 15_625, 1e-6)],
     "training-ex2": [trained_multiplier(3.0, "add_remove"), trained_multiplier(3.0, "replace_one")],
     "training-ex3": trained_epsilon(trained_multiplier(1.0, "add_remove") / 4, 1 / 8, 100, 1e-5),
@@ -535,7 +404,6 @@ ANSWERS = {
     "local-ex2": [people_for_share(), next(t for t in range(9) if discrete_tail(t, 1.0) <= 0.05) / 0.02],
     "selection-ex1": [10, True],
     "selection-ex2": first_sparse_epsilon(),
-
 }
 
 
