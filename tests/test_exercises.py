@@ -4,13 +4,14 @@ import itertools
 import json
 import math
 import re
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import integrate, optimize, special, stats
 
-from dpbook import datasets, exercises
+from dpbook import datasets, exercises, noise
 from dpbook.exercises import DIGITS, KEYS, check, seal
 
 BOOK = Path(__file__).parent.parent / "book"
@@ -149,6 +150,134 @@ def first_sparse_epsilon():
     raise AssertionError
 
 
+def two_valued_delta(epsilon, k, total):
+    """Return the smallest δ of k randomised responses at a total ε, by the binomial distribution."""
+    ones = np.arange(k + 1)
+    excess = -np.expm1(np.minimum(0.0, total - epsilon * (2 * ones - k)))
+    return float(stats.binom.pmf(ones, k, 1 / (1 + math.exp(-epsilon))) @ excess)
+
+
+def best_each(k, decimals=4):
+    """Return the largest ε of each of k releases that cost ε = 1 together at δ = 1e-6."""
+    root = optimize.brentq(lambda e: two_valued_delta(e, k, 1.0) - 1e-6, 1e-3, 0.2, xtol=1e-12)
+    return math.floor(root * 10**decimals) / 10**decimals
+
+
+def laplace_losses(k, h, up, b=10.0, mu=0.0, size=2**20):
+    """Return losses and masses of k Laplace counts and a Gaussian release, rounded up or down to multiples of h.
+
+    A count with ε = 1/b has the loss 1/b with probability 1/2, -1/b with exp(-1/b)/2, and a density between.
+    """
+    a, to = 1 / b, math.ceil if up else math.floor
+    at = np.arange(-round(a / h), round(a / h) + 1)
+    inside = np.exp((at * h - a) / 2) / 2  # distribution function of the loss
+    masses = np.concatenate([[0.0], np.diff(inside)]) if up else np.concatenate([np.diff(inside), [0.0]])
+    masses[0] += math.exp(-a) / 2
+    masses[-1] += 1 / 2
+    one = np.zeros(size)
+    one[at % size] = masses
+    total = np.fft.rfft(one) ** k
+    if mu:
+        z = np.linspace(-9, 9, 18_001)
+        normal = np.zeros(size)
+        on_grid = [to((mu**2 / 2 + mu * x) / h) % size for x in (z[1:] if up else z[:-1])]
+        np.add.at(normal, on_grid, np.diff(stats.norm.cdf(z)))
+        total *= np.fft.rfft(normal)
+    return h * size * np.fft.fftfreq(size), np.maximum(np.fft.irfft(total, size), 0.0)
+
+
+def delta_at(epsilon, losses):
+    return float(losses[1] @ -np.expm1(np.minimum(0.0, epsilon - losses[0])))
+
+
+def epsilon_between(k, delta=1e-6, h=1e-5):
+    """Return ε of k Laplace counts with ε = 0.1 each from two sides."""
+    sides = (laplace_losses(k, h, up) for up in (False, True))
+    return [optimize.brentq(lambda e, s=side: delta_at(e, s) - delta, 0.0, 10.0, xtol=1e-9) for side in sides]
+
+
+def middle(pair, rtol=1e-3):
+    """Return the middle of two bounds that are close enough for three digits."""
+    assert pair[0] <= pair[1] <= pair[0] * (1 + rtol)
+    return sum(pair) / 2
+
+
+def counts_within(limit):
+    """Return how many counts fit; both sides must say so."""
+    fits = [next(k for k in range(109, 114) if epsilon_between(k + 1, h=4e-5)[side] > limit) for side in (0, 1)]
+    assert fits[0] == fits[1]
+    return fits[0]
+
+
+def noise_of_eight():
+    """Return δ(3) of eight counts that move by 2 with discrete Laplace noise of scale 2: losses -1, 0 and 1."""
+    q = math.exp(-1 / 2)
+    one = [q**2 / (1 + q), (1 - q) / (1 + q) * q, 1 / (1 + q)]
+    total = [(sum(x), math.prod(one[y + 1] for y in x)) for x in itertools.product((-1, 0, 1), repeat=8)]
+    return sum(p * max(0.0, 1 - math.exp(3 - loss)) for loss, p in total)
+
+
+def laplace_rdp(order, b=10.0):
+    """Return the closed form of the Rényi divergence (Mironov 2017, Table II)."""
+    first = order / (2 * order - 1) * math.exp((order - 1) / b)
+    return math.log(first + (order - 1) / (2 * order - 1) * math.exp(-order / b)) / (order - 1)
+
+
+def rdp_cost(order, k=30, delta=1e-6):
+    return k * laplace_rdp(order) + math.log1p(-1 / order) - math.log(delta * order) / (order - 1)
+
+
+def best_order():
+    found = optimize.minimize_scalar(rdp_cost, bounds=(2, 40), method="bounded", options={"xatol": 1e-9})
+    return found.x, found.fun
+
+
+def advantage(k):
+    return middle([delta_at(0.0, laplace_losses(k, 1e-5, up)) for up in (False, True)])
+
+
+def best_attack(fpr, prior, h=1e-5):
+    """Return true positive rate and precision of the best attack on the town at a false positive rate."""
+    at, p = laplace_losses(30, h, up=True, mu=1 / 5)
+    order = np.argsort(-at)
+    q = np.cumsum(p[order] * np.exp(-at[order]))
+    true = np.interp(fpr, q, np.cumsum(p[order]))
+    return [true, prior * true / (prior * true + (1 - prior) * fpr)]
+
+
+def weeks(limit="2", each="0.15"):
+    number = int(Decimal(limit) / Decimal(each))
+    return [number, float(Decimal(limit) - number * Decimal(each))]
+
+
+def largest_rho(epsilon=1.0, delta=1e-6):
+    """Return the largest ρ whose (ε, δ) is allowed, by the bound of Canonne, Kamath and Steinke."""
+    a = 1 + np.geomspace(1e-2, 1e4, 400_001)
+    return np.max((epsilon - np.log(1 / (a * delta)) / (a - 1) - np.log1p(-1 / a)) / a)
+
+
+def gaussian_basic(k, sigma=50.0, delta=1e-6):
+    return k * optimize.brentq(lambda e: gaussian_delta(sigma, e) - delta / k, 1e-6, 5, xtol=1e-12)
+
+
+def planned_sigma():
+    inverse = 1 / gaussian_sigma(1.0, 1e-6) ** 2  # sum of 1/σ² that is allowed
+    return math.ceil(10 * math.sqrt(30 / (inverse - 4 / 25**2))) / 10
+
+
+def rho_sigma():
+    return math.ceil(10 * math.sqrt(30 / (2 * largest_rho() - 4 / 25**2))) / 10
+
+
+def draws_to_refute(alpha=1e-6):
+    """Return from which number of counted draws on the expected counts refute ε = 1."""
+    n = np.arange(10_000, 30_000)
+    hits, other = np.rint(n / 2), np.rint(n * math.exp(-1 / 0.9) / 2)
+    low = stats.beta.ppf(alpha / 2, hits, n - hits + 1)
+    high = stats.beta.isf(alpha / 2, other + 1, n - other)
+    return int(n[np.argmax(np.log(low / high) > 1)])
+
+
 LAPLACE_EX3 = all_bins(0.05), all_bins(1 - 0.95 ** (1 / 6))
 ANSWERS = {
     "concepts-ex1": [math.log(9), math.sqrt(0.9 * 0.1 / 1000) / 0.8],
@@ -156,11 +285,11 @@ ANSWERS = {
     "concepts-ex3": [0.5, 0.5, 0.5],
     "concepts-ex4": 1 / (1 + math.exp(-0.5)) - math.exp(0.2) * math.exp(-0.5) / (1 + math.exp(-0.5)),
     "concepts-ex5": [12, 1.2],
-    "sensitivity-ex1": 5**2 * 9 / 100,
-    "sensitivity-ex2": [100, 100, 50],
-    "sensitivity-ex3": [6, math.sqrt(12), 12, math.sqrt(24), "laplace"],
-    "sensitivity-ex4": [12, 20],
-    "sensitivity-ex5": 2,
+    "sensitivity-ex1": [12, 20],
+    "sensitivity-ex2": 2,
+    "sensitivity-ex3": [100, 100, 50],
+    "sensitivity-ex4": [6, math.sqrt(12), 12, math.sqrt(24), "laplace"],
+    "sensitivity-ex5": 5**2 * 9 / 100,
     "laplace-ex1": [
         first_epsilon(lambda e: discrete_tail(10, 1 / e)),
         first_epsilon(lambda e: math.exp(-10 * e)),
@@ -171,6 +300,8 @@ ANSWERS = {
     "noise-ex1": 32 + 32 * 0.005,  # 32 digits always, and 32 more for about one draw in 200
     "noise-ex2": 0,  # the shared outputs would make e algebraic
     "noise-ex3": [0, True],
+    "noise-ex4": [False, False],
+    "noise-ex5": noise.add_gaussian(0.3, sigma=2.0, rng=np.random.default_rng(1000)),
     "gaussian-ex1": [
         20 / 0.5 * math.sqrt(2),
         math.sqrt(20) * gaussian_sigma(0.5, 1e-8),
@@ -179,8 +310,41 @@ ANSWERS = {
     "gaussian-ex2": first_better(gaussian_sigma(1, 1e-5) * stats.norm.isf(0.025), math.log(20)),
     "gaussian-ex3": [sigma_by_tail(), True],
     "gaussian-ex4": [true_epsilon(e) for e in (0.5, 2.0, 8.0, 20.0)],
-    "gaussian-ex5": [4, 2],
-    "gaussian-ex6": [1e-5, 1e-5, 1e-5],
+    "gaussian-ex5": [1e-5, 1e-5, 1e-5],
+    "gaussian-ex6": [4, 2],
+    "composition-ex1": [1 / 12, best_each(12), 1 / 365, best_each(365)],
+    "composition-ex2": [
+        next(k for k in range(1, 99) if math.sqrt(2 * k * math.log(1e6)) < k * (2 - math.exp(0.1))),
+        2 * math.log(1e6) / (2 - math.exp(0.1)) ** 2,
+    ],
+    "composition-ex3": [1.0, 2.0],
+    "composition-ex4": [noise_of_eight(), two_valued_delta(1.0, 8, 3.0)],
+    "accounting-ex1": [
+        50,
+        next(k for k in range(50, 150) if two_valued_delta(0.1, k + 1, 5.0) > 1e-6),
+        counts_within(5.0),
+    ],
+    "accounting-ex2": [
+        "larger",
+        optimize.brentq(lambda e: two_valued_delta(0.1, 30, e) - 1e-6, 0.1, 3.0, xtol=1e-12),
+        middle(epsilon_between(30)),
+    ],
+    "accounting-ex3": [1 / 2, 1 / 4],  # errors of first and of second order
+    "accounting-ex4": [laplace_rdp(2.0), laplace_rdp(8.0), laplace_rdp(32.0), *best_order()],
+    "accounting-ex5": [6 * 30 * laplace_rdp(7.0) + 6 * 7 / 2 / 5**2, True],
+    "risk-ex1": math.floor(100 * math.log((0.05 / 0.95) / (0.02 / 0.98))) / 100,
+    "risk-ex2": [optimize.brentq(lambda m: 2 * stats.norm.cdf(m / 2) - 1 - math.tanh(0.5), 0.1, 9, xtol=1e-12), "pure"],
+    "risk-ex3": [1 - math.exp(-1 / 20), advantage(30)],
+    "risk-ex4": best_attack(0.001, 0.01),
+    "budget-ex1": weeks(),
+    "budget-ex2": [math.exp(-0.1) / (1 + math.exp(-0.1)), math.exp(-0.2) / (1 + math.exp(-0.1)), False],
+    "budget-ex3": [int(largest_rho() * 2 * 50**2), max(k for k in range(1, 99) if gaussian_basic(k) <= 1)],
+    "budget-ex4": [planned_sigma(), rho_sigma()],
+    "audit-ex1": 18 + 3 * (40 - 18),
+    "audit-ex2": [False, 9, 10],
+    "audit-ex3": [False, 1 + math.log((1 - math.exp(-1) / 2) / (1 / 2))],
+    "audit-ex4": [2, 0],
+    "audit-ex5": draws_to_refute(),
     "tuning-ex1": 60 / 5000 * math.log(100) / 0.1,
     "tuning-ex2": math.ceil(60 / 0.01 * math.log(100)),
     "tuning-ex3": [best_bound(100), best_bound(100_000)],
