@@ -13,7 +13,10 @@ from dpbook import (
     composition,
     discrete_laplace_mechanism,
     gaussian,
+    histograms,
     laplace,
+    local,
+    quantiles,
     queries,
     risk,
     selection,
@@ -22,7 +25,8 @@ from dpbook import (
 )
 
 TEXT = (Path(__file__).parent.parent / "book" / "cheatsheet.md").read_text(encoding="utf8")
-MODULES = (sensitivity, laplace, gaussian, tuning, queries, selection, composition, risk, budget, audit, accounting)
+MODULES = (sensitivity, laplace, gaussian, tuning, queries, histograms, quantiles, selection, local)
+MODULES += (composition, risk, budget, audit, accounting)
 RNG = np.random.default_rng(1)
 
 
