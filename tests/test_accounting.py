@@ -676,3 +676,6 @@ def test_trade_off_takes_the_costlier_direction():
         for epsilon, delta in list(zip(curve.epsilons, curve.deltas, strict=True))[::40]:
             assert delta >= loss.delta(epsilon, 1e-3).lower
     assert ways[0].delta(2.0, 1e-3).lower > ways[1].delta(2.0, 1e-3).upper + 0.09
+    backwards = sgd(1.0, 0.5, 10)
+    vars(backwards)["losses"] = account.losses[::-1]  # where adding a person is the first direction
+    assert backwards.trade_off().deltas == curve.deltas
