@@ -603,6 +603,12 @@ def test_sampled_laplace_noise_far_below_the_norm(scale, q):
     assert upper - lower < 1e-4 * upper
 
 
+def test_a_few_steps_at_a_large_tilt():
+    """Near the largest loss the best tilt is 15,000: cells must be narrow for it, and the first grid is not the last."""
+    lower, upper = run(Laplace(scale=41.808035684733305), 4).epsilon_bounds(delta=3.1e-11, gap=2.4e-3)
+    assert upper * (1 - 1e-9) < lower <= upper <= 4 / 41.808035684733305 * (1 + 1e-12)
+
+
 def test_calls_that_took_minutes_have_an_answer():
     scale = calibrate_scale(target_epsilon=19.0, delta=1e-5, sensitivity=1.0, steps=2)
     assert run(Laplace(scale=scale), 2).epsilon(delta=1e-5) <= 19.0
