@@ -152,6 +152,7 @@
 
     boot() {
       this.state = "loading";
+      this.warm = false;
       this.ran = [];
       const total = this.plan.size, here = Object.keys(this.contents.packages).filter((name) => this.contents.packages[name].here);
       let quarter = 0;
@@ -260,7 +261,9 @@
       for (const cell of cells) cell.status.textContent = "waiting";
       this.state = "running";
       this.goal = number;
-      this.tell(cells.length > 1 ? `Running cells ${cells[0].number} to ${number}` : `Running cell ${number}`);
+      const first = this.warm ? "" : ". The first imports take some seconds";
+      this.warm = true;
+      this.tell((cells.length > 1 ? `Running cells ${cells[0].number} to ${number}` : `Running cell ${number}`) + first);
       this.worker.postMessage({ type: "run", fresh, cells: cells.map((cell) => ({ number: cell.number, source: cell.area.value })) });
       cells.forEach((cell) => { cell.sent = cell.area.value; });
     }
