@@ -86,7 +86,8 @@
       // The page's module as one file: the link stands beside its code, and here where it is seen first.
       const name = location.pathname.split("/").at(-1).replace(/\.html$/, "");
       const file = document.querySelector(`.bd-article a[download="privacy_${CSS.escape(name)}.py"]`);
-      this.file = file && make("a", { class: "dp-button", href: file.href, download: file.download }, `Get the code: ${file.download}`);
+      this.file = file && make("a", { class: "dp-button", href: file.href, download: file.download }, "Get the code");
+      if (this.file) this.file.append(make("span", { class: "dp-file" }, `: ${file.download}`));
       if (this.file) this.buttons.append(this.file);
       this.bar.append(this.buttons, this.say, this.live);
       heading.after(this.bar);
@@ -196,6 +197,8 @@
     edit() {
       if (this.cells[0].area) return;
       document.documentElement.classList.add("dp-live");
+      const header = document.querySelector(".bd-header-article"); // under which the bar stays while the page scrolls
+      if (header) this.bar.style.top = `${header.offsetHeight}px`;
       for (const cell of this.cells) {
         const box = cell.pre.closest("div.highlight");
         const layer = make("pre", { "aria-hidden": "true" });
