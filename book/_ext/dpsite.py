@@ -236,13 +236,13 @@ INDEX = """<!DOCTYPE html>
 <html lang="{lang}"><head><meta charset="utf-8"><title>{title}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="refresh" content="0; url={page}"><link rel="canonical" href="{base}{page}">
-<link rel="icon" href="_static/favicon.svg"></head>
+<link rel="icon" href="data:,"></head>
 <body><main><h1>{title}</h1><p><a href="{page}">The first page of the book</a></p></main></body></html>
 """
 
 
 def _index(app: Any) -> None:
-    """Write the page that leads on to the first one: with a title, a link and an icon, which the default has not."""
+    """Write the page that leads on to the first one: with a title and a link, and no request for an icon."""
     title, page = escape(app.config.project), f"{app.config.root_doc}.html"
     text = INDEX.format(
         lang=app.config.language,
