@@ -165,10 +165,9 @@ def plan_training(
 
 
 def _one_of(**pair: Any) -> None:
-    first, second = pair
-    if (pair[first] is None) == (pair[second] is None):
-        given = "both" if pair[first] is not None else "neither"
-        raise TypeError(f"{first} or {second} must be given, and not both, got {given}")
+    if sum(value is not None for value in pair.values()) != 1:
+        given = ", ".join(f"{name}={_validate.shown(value)}" for name, value in pair.items())
+        raise TypeError(f"{' or '.join(pair)} must be given, and not both, got {given}")
 
 
 def _batches(sampling_prob: Any, expected_batch_size: Any, n: Any) -> tuple[float, float]:
@@ -176,17 +175,18 @@ def _batches(sampling_prob: Any, expected_batch_size: Any, n: Any) -> tuple[floa
     size = None if expected_batch_size is None else _validate.positive(expected_batch_size=expected_batch_size)
     q = None if sampling_prob is None else _validate.closed_unit(sampling_prob=sampling_prob)
     if q == 0:
-        raise ValueError("sampling_prob must be positive, got 0")
+        raise ValueError(f"sampling_prob must be positive, got {_validate.shown(sampling_prob)}")
     if n is None:
         if q is None or size is None:
+            given = f"sampling_prob={sampling_prob}, expected_batch_size={expected_batch_size}, n={n}"
             raise TypeError(
                 "n, a public number of records, must be given with sampling_prob or with expected_batch_size; or else "
-                "both of these: the size of the data itself is not public"
+                f"both of these must be given: the size of the data is not public; got {given}"
             )
         return q, size
     people = _validate.integer(n=n)
     if (q is None) == (size is None):
-        given = "neither" if q is None else "both"
+        given = f"sampling_prob={q}, expected_batch_size={size}, n={_validate.shown(n)}"
         raise TypeError(f"sampling_prob or expected_batch_size must be given with n, and not both, got {given}")
     if q is not None:
         return q, q * people

@@ -50,8 +50,8 @@ def test_the_divisor_is_public(size, q, divisor):
     [
         ({"sampling_prob": 0.1}, "n, a public number of records, must be given"),
         ({"expected_batch_size": 10}, "n, a public number of records, must be given"),
-        ({"n": 100}, "sampling_prob or expected_batch_size must be given with n.*neither"),
-        ({"n": 100, "sampling_prob": 0.1, "expected_batch_size": 10}, "not both, got both"),
+        ({"n": 100}, "sampling_prob or expected_batch_size must be given with n.*=None"),
+        ({"n": 100, "sampling_prob": 0.1, "expected_batch_size": 10}, "not both, got sampling_prob=0.1"),
         ({"n": 100, "expected_batch_size": 101}, "expected_batch_size must be at most n=100"),  # q > 1
         ({"n": 100, "sampling_prob": 0.0}, "sampling_prob must be positive"),
         ({"n": 100, "sampling_prob": 0.1, "epochs": 3}, "steps or epochs must be given"),
