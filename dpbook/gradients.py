@@ -141,10 +141,10 @@ def _model(model: Any) -> Model:
     return model
 
 
-def _parameters(model: Model, parameters: Any) -> FloatArray:
-    vector = _validate.finite_array(parameters=parameters)
+def _parameters(model: Model, parameters: Any, name: str = "parameters") -> FloatArray:
+    vector = _validate.finite_array(**{name: parameters})
     if vector.shape != (model.size,):
-        raise ValueError(f"parameters must be a vector of {model.size} numbers, got shape {vector.shape}")
+        raise ValueError(f"{name} must be a vector of {model.size} numbers, got shape {vector.shape}")
     return np.clip(vector, -LARGEST_NORM, LARGEST_NORM)
 
 
@@ -351,10 +351,10 @@ def _with_constant(rows: FloatArray, model: Model) -> FloatArray:
 
 def _cleaned(model: Model, rows: Any, targets: Any) -> tuple[FloatArray, FloatArray, Any]:
     """Return rows and targets, zeros in the place of a bad record, and which records are good."""
-    data, good = _cleaned_rows(model, rows)
     aims = _validate.records(targets=targets)
+    data, good = _cleaned_rows(model, rows)
     if len(aims) != len(data):
-        raise ValueError("targets must have one entry for each of the rows")
+        raise ValueError("rows and targets must be of one length, with one row and one target for each person")
     with np.errstate(all="ignore"):
         good &= np.isfinite(aims)
         if model.loss != "squared":

@@ -364,11 +364,11 @@ def _two(classes: Any) -> dict[Any, int]:
 
 def _signed(X: Any, y: Any, table: dict[Any, int], intercept: bool) -> tuple[FloatArray, FloatArray]:
     """Return the rows, in the unit ball and with the constant column, and ±1 for each; 0 for a record that is bad."""
+    codes = _validate.codes(table, y=y)
     given = _validate.rows(X=X)
     rows = sensitivity.clip_norm(given, max_norm=1.0)
-    codes = _validate.codes(table, y=y)
     if len(codes) != len(rows):
-        raise ValueError("y must have one label for each row of X")
+        raise ValueError("X and y must be of one length, with one row and one label for each person")
     if len(rows) > MOST_ROWS:
         raise ValueError("X must have at most 2**20 rows")
     with np.errstate(all="ignore"):

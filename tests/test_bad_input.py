@@ -183,6 +183,8 @@ ACCEPTED: dict[str, set[str]] = {
     | {"longdouble_array", "masked"},
     "utilities": {"list12", "ints12", "floats12", "read_only"},
     "records_of_two": TWO | {"masked"},
+    "targets_of_two": TWO | {"masked"},
+    "labels_of_two": TWO | {"complex_array", "text_array"},
     "entries": COLUMNS | {"longdouble_array", "masked", "ragged", "complex_array", "text_array"},
     "condition": TWO | {"none", "masked"},
     "rows": {"2d"},
@@ -190,7 +192,8 @@ ACCEPTED: dict[str, set[str]] = {
     "identifiers_of_two": TWO | {"complex_array", "text_array"},
 }
 # Where it depends on the data whether the parameter is right, so that data is looked at.
-DEPENDS = {"n": ONE, "n_given": ONE}
+NOBODY_AT_ALL = {"empty_array", "empty_list"}
+DEPENDS = {"n": ONE, "n_given": ONE, "targets_of_two": NOBODY_AT_ALL, "labels_of_two": NOBODY_AT_ALL}
 # Where refusing, with a message as for all others, is as good as accepting.
 EITHER = {
     "positives": HUGE,
@@ -223,9 +226,11 @@ TYPE_SHOWN = {
     "utilities",
     "callable_or_none",
     "classes",
+    "labels_of_two",
     "made",
     "matrix",
     "nonempty_list",
+    "targets_of_two",
     "vector",
     "vector_or_none",
     "sequence",
@@ -287,7 +292,7 @@ RANKS = {"bounds": LIMITS, "epsilon": EPS, "neighbors": RELATION, "step": STEP, 
 CLAIM = {"epsilon": (1.0, "non_negative"), "delta": (0.1, "half_open_unit")}
 NETWORK = {"features": 2, "loss": "squared", "intercept": False}
 MODEL, WEIGHTS = (gradients.Model(**NETWORK), "made"), ([1.0, 2.0], "vector")
-PEOPLE = {"rows": ([[3.0, 4.0], [1.0, 2.0]], "rows"), "targets": ([1.0, 2.0], "records_of_two")}
+PEOPLE = {"rows": ([[3.0, 4.0], [1.0, 2.0]], "rows"), "targets": ([1.0, 2.0], "targets_of_two")}
 BATCHES = {"sampling_prob": (0.5, "sampling_prob"), "expected_batch_size": (2.0, "positive"), "n": NO_N}
 SCHEDULE = {
     "neighbors": RELATION,
@@ -304,7 +309,7 @@ RATE, START, OPTIMIZER = (0.1, "positive"), (None, "vector_or_none"), ("sgd", "c
 PAID, TOLD, SHOW, LABEL = (None, "unused"), (None, "callable_or_none"), (False, "flag_or_none"), ("a model", "text")
 LINES = {
     "X": ([[0.3, 0.4], [0.1, 0.2]], "rows"),
-    "y": ([1, 2], "identifiers_of_two"),
+    "y": ([1, 2], "labels_of_two"),
     "classes": ([1, 2], "classes"),
     "l2": (10.0, "positive"),
     "epsilon": EPS,
@@ -754,7 +759,6 @@ TABLE = [
         neighbors=RELATION,
         fit_intercept=(True, "flag"),
     ),
-    entry("perturbation.output_perturbation", **LINES),
     entry("perturbation.output_perturbation", **{**LINES, "delta": DELTA_OR_NONE}),
     entry("perturbation.objective_perturbation", **LINES),
     entry("trials.trials_epsilon", account=(FreeTrials(), "accountant"), expected_trials=(3.0, "above_1"), delta=DELTA),
@@ -1136,7 +1140,7 @@ def same_length(row: Entry, name: str, value: Any) -> dict[str, Any]:
     """Return the arguments for one column, and the others and n of the same length where they must be."""
     arguments = {name: value}
     for other, kind in row.kinds.items():
-        columns = {"records_of_two", "condition", "identifiers_of_two", "entries"}
+        columns = {"records_of_two", "condition", "identifiers_of_two", "entries", "targets_of_two", "labels_of_two"}
         if other != name and kind in columns and row.good[other]:
             arguments[other] = [1.0, 2.0] * (len(value) // 2)
         if kind in {"n", "n_given"} and row.good[other]:

@@ -239,7 +239,7 @@ def test_an_audit_catches_too_little_noise(monkeypatch, method, fault):
 
 
 def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="y must have one label"):
+    with pytest.raises(ValueError, match="X and y must be of one length"):
         perturbation.output_perturbation([[1.0]], [0, 1], **BASIS)
     with pytest.raises(ValueError, match="classes must be two"):
         perturbation.output_perturbation([[1.0]], [0], **{**BASIS, "classes": [0, 1, 2]})
