@@ -17,6 +17,7 @@ import threading
 import tracemalloc
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -1274,7 +1275,7 @@ def test_the_probability_is_the_stated_one_in_all_64_digits(q):
         def bytes(self, length):  # of one record: two bytes, and six when they tie
             return (self.word >> 48).to_bytes(2, "little") if length == 2 else (self.word % 2**48).to_bytes(6, "little")
 
-    rng, limit = Word(np.random.PCG64(0)), int(q * 2.0**53) * 2**11 if q > 2.0**-20 else int(q * 2.0**64)
+    rng, limit = Word(np.random.PCG64(0)), int(Fraction(q) * 2**64)
     for word, expected in ((limit - 1, [0]), (limit, []), (limit + 1, []), (0, [0])):
         rng.word = word
         assert noise.poisson_sample(1, sampling_prob=q, rng=rng).tolist() == expected
