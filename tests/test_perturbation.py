@@ -223,9 +223,7 @@ def test_an_audit_catches_too_little_noise(monkeypatch, method, fault):
     """One record against none, in one dimension, without an intercept, at a large δ so that few draws tell."""
     terms = {**BASIS, "l2": 4.0, "epsilon": 0.5, "delta": 0.05, "fit_intercept": False}
     add = noise.add_gaussian
-    monkeypatch.setattr(
-        perturbation.noise, "add_gaussian", lambda x, *, sigma, rng: add(x, sigma=sigma * FAULTS[fault], rng=rng)
-    )
+    monkeypatch.setattr(noise, "add_gaussian", lambda x, *, sigma, rng: add(x, sigma=sigma * FAULTS[fault], rng=rng))
     rng = seeded(8)
     run = getattr(perturbation, f"{method}_perturbation")
     one, other = ([[1.0]], [1]), ([[1.0]], [0])
