@@ -604,7 +604,7 @@ def test_sampled_laplace_noise_far_below_the_norm(scale, q):
 
 
 def test_a_few_steps_at_a_large_tilt():
-    """Near the largest loss the best tilt is 15,000: cells must be narrow for it, and the first grid is not the last."""
+    """Near the largest loss the best tilt is 15,000. Cells must be narrow for it."""
     lower, upper = run(Laplace(scale=41.808035684733305), 4).epsilon_bounds(delta=3.1e-11, gap=2.4e-3)
     assert upper * (1 - 1e-9) < lower <= upper <= 4 / 41.808035684733305 * (1 + 1e-12)
 
