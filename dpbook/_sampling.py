@@ -5,7 +5,7 @@ import os
 import random
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent import futures  # which loads its processes when they are asked for
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
@@ -84,7 +84,7 @@ class Source:
     ) -> None:
         self.release, self.inputs, self.many, self.workers, self.show = release, inputs, many, workers, show
         self.total, self.done = 2 * total, 0
-        self.pool: ProcessPoolExecutor | None = None
+        self.pool: futures.ProcessPoolExecutor | None = None
         self.constant: dict[int, bytes] = {}
         self.probes: dict[int, bytes] = {}
         self.error: BaseException | None = None
@@ -96,7 +96,7 @@ class Source:
             method = "fork" if sys.platform.startswith("linux") else "spawn"
             job = (self.release, self.inputs, self.many, min(256, max(16, self.total // 100)))
             context = multiprocessing.get_context(method)
-            self.pool = ProcessPoolExecutor(self.workers, context, _start_worker, job)
+            self.pool = futures.ProcessPoolExecutor(self.workers, context, _start_worker, job)
         return self
 
     def __exit__(self, *_: Any) -> None:
@@ -132,7 +132,7 @@ class Source:
     def _from_pool(self, count: int) -> Iterator[tuple[int, Batch]]:
         assert self.pool is not None
         waiting = [self.pool.submit(_work, side, size) for size in self._chunks(count) for side in (0, 1)]
-        for future in as_completed(waiting):
+        for future in futures.as_completed(waiting):
             side, batch, process, probe = future.result()
             if probe.forms is None and probe.rows.shape[1] and _bits(probe.rows[:, 0]) > 48:
                 content = probe.rows.tobytes()
