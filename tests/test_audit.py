@@ -604,7 +604,7 @@ BROKEN |= {
     ),
     "half the noise, response_shares": Case(each(lambda d, rng: shares_of(d, rng, epsilon=2.0)), NAMES, 1.0, N),
     "half the noise, exponential_mechanism": Case(
-        half_noise("choose_index", chosen(exponential_mechanism)), ONE_WINS, 1.0, N
+        half_noise("choose_index", chosen(exponential_mechanism)), ONE_WINS, 1.0, 2 * N
     ),
     "half the noise, permute_and_flip": Case(half_noise("flip_coins", chosen(permute_and_flip)), ONE_WINS, 1.0, N),
     "half the noise, noisy_max": Case(half_noise("add_discrete_laplace", chosen(noisy_max)), ONE_WINS, 1.0, N),
@@ -638,7 +638,7 @@ BROKEN |= {
         N,
     ),
     "wrong sensitivity, exponential_mechanism": Case(
-        chosen(exponential_mechanism), ([0] + [2] * 9, [2] + [0] * 9), 1.0, N
+        chosen(exponential_mechanism), ([0] + [2] * 9, [2] + [0] * 9), 1.0, 2 * N
     ),
     "utilities that are not monotonic, permute_and_flip": Case(
         chosen(permute_and_flip, monotonic=True), ONE_WINS, 1.0, N
