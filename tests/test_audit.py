@@ -604,7 +604,7 @@ BROKEN |= {
     ),
     "half the noise, response_shares": Case(each(lambda d, rng: shares_of(d, rng, epsilon=2.0)), NAMES, 1.0, N),
     "half the noise, exponential_mechanism": Case(
-        half_noise("choose_index", chosen(exponential_mechanism)), ONE_WINS, 1.0, N
+        half_noise("choose_index", chosen(exponential_mechanism)), ONE_WINS, 1.0, 2 * N
     ),
     "half the noise, permute_and_flip": Case(half_noise("flip_coins", chosen(permute_and_flip)), ONE_WINS, 1.0, N),
     "half the noise, noisy_max": Case(half_noise("add_discrete_laplace", chosen(noisy_max)), ONE_WINS, 1.0, N),
@@ -638,7 +638,7 @@ BROKEN |= {
         N,
     ),
     "wrong sensitivity, exponential_mechanism": Case(
-        chosen(exponential_mechanism), ([0] + [2] * 9, [2] + [0] * 9), 1.0, N
+        chosen(exponential_mechanism), ([0] + [2] * 9, [2] + [0] * 9), 1.0, 2 * N
     ),
     "utilities that are not monotonic, permute_and_flip": Case(
         chosen(permute_and_flip, monotonic=True), ONE_WINS, 1.0, N
@@ -646,7 +646,10 @@ BROKEN |= {
     "utilities that are not monotonic, noisy_max": Case(chosen(noisy_max, monotonic=True), ONE_WINS, 1.0, N),
     "the whole ε in each round, top_k": Case(chosen(top_k, k=4, epsilon=4.0), HALF_WIN, 1.0, 3 * N),
     "the whole ε for each quantile, private_quantiles": Case(
-        asked(private_quantiles, epsilon=6.0, q=[0.35, 0.4, 0.45, 0.5, 0.55, 0.6], **FEW, **BOTH), FIRST_OF_FEW, 1.0, N
+        asked(private_quantiles, epsilon=6.0, q=[0.35, 0.4, 0.45, 0.5, 0.55, 0.6], **FEW, **BOTH),
+        FIRST_OF_FEW,
+        1.0,
+        2 * N,
     ),
     "the sensitivity of the other norm, private_histogram": Case(
         sabotaged(
@@ -771,7 +774,7 @@ def test_mechanisms_that_keep_their_claim_are_not_refuted(name):
 def test_broken_twins_are_caught(name):
     """Power: with the draws of the case, each of the seeds is caught at alpha = 1e-6."""
     case = BROKEN[name]
-    few = 2 if case.draws <= 2 * N else 1  # the slow ones: 8 of 8 seeds were caught when their n was chosen
+    few = 2 if case.draws <= N else 1
     for seed in range(1 if case.draws > 10**5 else 5 if name in SIMPLE else few):
         found = run(case, seed)
         assert found.verdict == "violated", found
