@@ -302,7 +302,7 @@ class Records:
     def _passes(self, weights: Any, index: IntArray) -> Iterator[tuple[Any, ...]]:
         """Yield, for each layer from the last: inputs, their unit and squares, derivatives, their unit, the layer."""
         model, last = self.model, len(weights) - 1
-        inputs, unit = self.inputs[index], self.units[index]
+        inputs, unit = self.inputs.take(index, axis=0), self.units[index]
         forward = [(inputs, unit, self.squares[index])]
         hidden: list[FloatArray] = []
         for layer, (matrix, matrix_unit) in enumerate(weights):
