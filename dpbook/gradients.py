@@ -118,7 +118,7 @@ class Model:
 
     @functools.cached_property
     def shapes(self) -> tuple[tuple[int, int], ...]:
-        """The shape of each layer's matrix: inputs (and the constant one) by outputs."""
+        """The shape of each layer's matrix, inputs (and the constant one) by outputs."""
         widths = (self.features, *self.hidden, self.outputs)
         return tuple((a + self.intercept, b) for a, b in pairwise(widths))
 
