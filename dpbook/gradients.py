@@ -118,7 +118,7 @@ class Model:
 
     @functools.cached_property
     def shapes(self) -> tuple[tuple[int, int], ...]:
-        """The shape of each layer's matrix: inputs (and the constant one) by outputs."""
+        """The shape of each layer's matrix, inputs (and the constant one) by outputs."""
         widths = (self.features, *self.hidden, self.outputs)
         return tuple((a + self.intercept, b) for a, b in pairwise(widths))
 
@@ -302,7 +302,7 @@ class Records:
     def _passes(self, weights: Any, index: IntArray) -> Iterator[tuple[Any, ...]]:
         """Yield, for each layer from the last: inputs, their unit and squares, derivatives, their unit, the layer."""
         model, last = self.model, len(weights) - 1
-        inputs, unit = self.inputs[index], self.units[index]
+        inputs, unit = self.inputs.take(index, axis=0), self.units[index]
         forward = [(inputs, unit, self.squares[index])]
         hidden: list[FloatArray] = []
         for layer, (matrix, matrix_unit) in enumerate(weights):

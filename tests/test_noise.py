@@ -1272,8 +1272,9 @@ def test_the_probability_is_the_stated_one_in_all_64_digits(q):
     class Word(np.random.Generator):
         word = 0
 
-        def bytes(self, length):  # of one record: two bytes, and six when they tie
-            return (self.word >> 48).to_bytes(2, "little") if length == 2 else (self.word % 2**48).to_bytes(6, "little")
+        def bytes(self, length):  # of one record: one byte, and seven when it ties, of eight that are read
+            later = (self.word % 2**56 << 8).to_bytes(8, "little")
+            return {0: b"", 1: bytes([self.word >> 56]), 8: later}[length]
 
     rng, limit = Word(np.random.PCG64(0)), int(Fraction(q) * 2**64)
     for word, expected in ((limit - 1, [0]), (limit, []), (limit + 1, []), (0, [0])):
