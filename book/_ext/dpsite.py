@@ -30,7 +30,16 @@ logging.getLogger("fontTools").setLevel(
     logging.WARNING
 )  # it tells every table that it leaves out
 ROOT = Path(__file__).resolve().parent.parent.parent
-SHOWN = ("numpy", "scipy", "mpmath", "pandas", "matplotlib", "seaborn", "dpbook")
+SHOWN = (
+    "numpy",
+    "scipy",
+    "mpmath",
+    "pandas",
+    "matplotlib",
+    "seaborn",
+    "scikit-learn",
+    "dpbook",
+)
 CJK = re.compile(
     r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]*[\u4e00-\u9fff][\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]*"
 )
