@@ -430,16 +430,46 @@ def _search(
     return math.exp(safe)
 
 
-def _training(noise_multiplier: float, sampling_prob: float, steps: int, neighbors: str, delta: float) -> float:
-    step = SubsampledGaussian(noise_multiplier=noise_multiplier, sampling_prob=sampling_prob)
-    return Accountant(neighbors=neighbors).add(step, steps=steps).epsilon_bounds(delta=delta, gap=3e-4)[1]
+ENDS = {"noise_multiplier": (LEAST, MOST), "sampling_prob": (1e-9, 1.0), "steps": (1.0, 1e9)}
 
 
-def _target(target_epsilon: float, delta: float) -> tuple[float, float]:
-    target = _validate.positive(target_epsilon=target_epsilon)
-    if not 1e-3 <= target <= 200:
-        raise ValueError(f"target_epsilon must be between 0.001 and 200, got {_validate.shown(target_epsilon)}")
-    return target, _validate.open_unit(delta=delta)
+class _Training:
+    """DP-SGD with Poisson batches, all but one of its parameters given, and what it may cost."""
+
+    def __init__(self, *, target_epsilon: Any, delta: Any, neighbors: str, **given: Any) -> None:
+        self.target = _validate.positive(target_epsilon=target_epsilon)
+        if not 1e-3 <= self.target <= 200:
+            raise ValueError(f"target_epsilon must be between 0.001 and 200, got {_validate.shown(target_epsilon)}")
+        self.delta = _validate.open_unit(delta=delta)
+        self.given = {name: _CHECKS[name](value) for name, value in given.items()}
+        self.neighbors = _validate.neighbors(neighbors)
+        (self.sought,) = set(ENDS) - set(given)
+
+    def epsilon(self, value: float) -> float:
+        """Return the upper bound of ε with this value of the parameter that is sought."""
+        values = {**self.given, self.sought: value}
+        step = SubsampledGaussian(noise_multiplier=values["noise_multiplier"], sampling_prob=values["sampling_prob"])
+        account = Accountant(neighbors=self.neighbors).add(step, steps=max(1, round(values["steps"])))
+        return account.epsilon_bounds(delta=self.delta, gap=3e-4)[1]
+
+    def costliest(self) -> float:
+        """Return the costliest value of the parameter that keeps to the target."""
+        rising = self.sought != "noise_multiplier"
+        return _search(self.epsilon, self.target, rising=rising, ends=ENDS[self.sought], name=self.sought)
+
+
+def _probability(sampling_prob: Any) -> float:
+    q = _validate.closed_unit(sampling_prob=sampling_prob)
+    if q == 0:
+        raise ValueError(f"sampling_prob must be positive, got {_validate.shown(sampling_prob)}")
+    return q
+
+
+_CHECKS: dict[str, Callable[[Any], float]] = {
+    "noise_multiplier": _multiplier,
+    "sampling_prob": _probability,
+    "steps": lambda steps: _validate.integer(steps=steps),
+}
 
 
 def calibrate_noise_multiplier(
@@ -481,19 +511,9 @@ def calibrate_noise_multiplier(
     >>> 1.28 < s < 1.295
     True
     """
-    target, d = _target(target_epsilon, delta)
-    q, n = _probability(sampling_prob), _validate.integer(steps=steps)
-    relation = _validate.neighbors(neighbors)
-    return _search(
-        lambda s: _training(s, q, n, relation, d), target, rising=False, ends=(LEAST, MOST), name="noise_multiplier"
-    )
-
-
-def _probability(sampling_prob: Any) -> float:
-    q = _validate.closed_unit(sampling_prob=sampling_prob)
-    if q == 0:
-        raise ValueError(f"sampling_prob must be positive, got {_validate.shown(sampling_prob)}")
-    return q
+    return _Training(
+        target_epsilon=target_epsilon, delta=delta, sampling_prob=sampling_prob, steps=steps, neighbors=neighbors
+    ).costliest()
 
 
 def calibrate_steps(
@@ -535,16 +555,14 @@ def calibrate_steps(
     >>> 2000 < steps < 2100
     True
     """
-    target, d = _target(target_epsilon, delta)
-    s, q = _multiplier(noise_multiplier), _probability(sampling_prob)
-    relation = _validate.neighbors(neighbors)
-    if _training(s, q, 1, relation, d) > target:
+    training = _Training(
+        target_epsilon=target_epsilon, delta=delta, noise_multiplier=noise_multiplier, sampling_prob=sampling_prob,
+        neighbors=neighbors,
+    )  # fmt: skip
+    if training.epsilon(1) > training.target:
         return 0
-    found = _search(
-        lambda n: _training(s, q, max(1, round(n)), relation, d), target, rising=True, ends=(1.0, 1e9), name="steps"
-    )
-    number = max(1, round(found))
-    while number > 1 and _training(s, q, number, relation, d) > target:
+    number = max(1, round(training.costliest()))
+    while number > 1 and training.epsilon(number) > training.target:
         number -= 1
     return number
 
@@ -588,12 +606,9 @@ def calibrate_sampling_prob(
     >>> 0.04 < q < 0.042
     True
     """
-    target, d = _target(target_epsilon, delta)
-    s, n = _multiplier(noise_multiplier), _validate.integer(steps=steps)
-    relation = _validate.neighbors(neighbors)
-    return _search(
-        lambda q: _training(s, q, n, relation, d), target, rising=True, ends=(1e-9, 1.0), name="sampling_prob"
-    )
+    return _Training(
+        target_epsilon=target_epsilon, delta=delta, noise_multiplier=noise_multiplier, steps=steps, neighbors=neighbors
+    ).costliest()
 
 
 def calibrate_sigma(*, target_epsilon: float, delta: float, sensitivity: float, steps: int) -> float:

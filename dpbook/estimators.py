@@ -299,7 +299,7 @@ class DPLogisticRegression(_Linear, _Classifier):
 
     @property
     def coef_(self) -> FloatArray:
-        """The weights: one row for each class, or one row in all with two classes."""
+        """The weights, one row for each class, or one row in all with two classes."""
         return np.array(self._matrix()[0])
 
     @property

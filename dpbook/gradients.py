@@ -26,6 +26,7 @@ as float32; what is lost is far below the noise.
 Rows: one person each. A record with an entry that is no finite number, or a target that is none, has gradient zero.
 """
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -115,13 +116,13 @@ class Model:
         if self.size > LARGEST_SIZE:
             raise ValueError(f"hidden must give at most 2**27 parameters, got {self.size}")
 
-    @property
+    @functools.cached_property
     def shapes(self) -> tuple[tuple[int, int], ...]:
-        """The shape of each layer's matrix: inputs (and the constant one) by outputs."""
+        """The shape of each layer's matrix, inputs (and the constant one) by outputs."""
         widths = (self.features, *self.hidden, self.outputs)
         return tuple((a + self.intercept, b) for a, b in pairwise(widths))
 
-    @property
+    @functools.cached_property
     def size(self) -> int:
         """The number of parameters."""
         return sum(a * b for a, b in self.shapes)
@@ -141,10 +142,10 @@ def _model(model: Any) -> Model:
     return model
 
 
-def _parameters(model: Model, parameters: Any) -> FloatArray:
-    vector = _validate.finite_array(parameters=parameters)
+def _parameters(model: Model, parameters: Any, name: str = "parameters") -> FloatArray:
+    vector = _validate.finite_array(**{name: parameters})
     if vector.shape != (model.size,):
-        raise ValueError(f"parameters must be a vector of {model.size} numbers, got shape {vector.shape}")
+        raise ValueError(f"{name} must be a vector of {model.size} numbers, got shape {vector.shape}")
     return np.clip(vector, -LARGEST_NORM, LARGEST_NORM)
 
 
@@ -202,11 +203,13 @@ def _digits(count: int) -> int:
 def _whole(values: FloatArray, bits: int) -> tuple[FloatArray, FloatArray]:
     """Return whole numbers up to ``2**bits`` and a unit for each row, a power of two: about ``values = whole * unit``.
 
-    A row depends on itself alone. Its largest entry has all the digits, unless it is below 2**-200.
+    A row depends on itself alone. Its largest entry is at least ``2**(bits - 1)``; a row below 2**-200 becomes zero.
     """
-    top = np.maximum(values.max(axis=1), -values.min(axis=1))
-    exponent = np.maximum(np.frexp(top)[1], SMALLEST_UNIT)
-    whole = values * np.ldexp(1.0, bits - exponent)[:, None]
+    top = np.abs(values.T).max(axis=0, initial=0.0)  # transposed: many short rows are slow in NumPy
+    exponent = np.frexp(top)[1]
+    factor = np.ldexp(1.0, bits - np.maximum(exponent, SMALLEST_UNIT))
+    factor[exponent <= SMALLEST_UNIT] = 0.0
+    whole = values * factor[:, None]
     return np.rint(whole, out=whole), np.ldexp(1.0, exponent - bits)
 
 
@@ -240,21 +243,19 @@ class Records:
 
     def __init__(self, model: Model, rows: Any, targets: Any) -> None:
         self.model = _model(model)
+        # Digits of a layer's inputs and of its derivatives: their squares, too, must add up exactly.
+        self._bits = [min(RECORD_BITS, (EXACT_BITS - _digits(max(shape))) // 2) for shape in self.model.shapes]
         data, aims, good = _cleaned(self.model, rows, targets)
         self.count, self.good = len(data), good.astype(np.float64)
         self.targets: Any = aims if self.model.loss != "softmax" else aims.astype(np.int64)
         with np.errstate(all="ignore"):
-            self.inputs, self.units = _whole(_with_constant(data, self.model), self._bits(0))
+            self.inputs, self.units = _whole(_with_constant(data, self.model), self._bits[0])
             self.squares = _squares(self.inputs)
-
-    def _bits(self, layer: int) -> int:
-        """Return the digits of a layer's inputs and of its derivatives: their squares must add up exactly."""
-        return min(RECORD_BITS, (EXACT_BITS - _digits(max(self.model.shapes[layer]))) // 2)
 
     def _weights(self, parameters: FloatArray) -> Iterator[tuple[FloatArray, float]]:
         """Yield each layer's matrix as whole numbers and its unit: products with inputs or derivatives are exact."""
         for layer, matrix in enumerate(self.model.layers(parameters)):
-            bits = EXACT_BITS - self._bits(layer) - _digits(max(matrix.shape))
+            bits = EXACT_BITS - self._bits[layer] - _digits(max(matrix.shape))
             exponent = max(math.frexp(float(np.abs(matrix).max()))[1], SMALLEST_UNIT)
             yield np.rint(matrix * math.ldexp(1.0, bits - exponent)), math.ldexp(1.0, exponent - bits)
 
@@ -278,7 +279,7 @@ class Records:
                     low += whole % HALF_WORD
                 total = high.astype(np.float64) * HALF_WORD + low.astype(np.float64)  # the one rounding
             for layer, part in enumerate(self.model.layers(total)):
-                part *= step * 2.0 ** -self._bits(layer)
+                part *= step * 2.0 ** -self._bits[layer]
             return total
 
     def _whole_sum(self, weights: Any, norm: float, step: float, index: IntArray) -> FloatArray:
@@ -292,17 +293,16 @@ class Records:
         matrices = self.model.layers(total)
         for inputs, unit, _, back, back_unit, layer in passes:
             # The largest input of a record is at least half of 2**bits, so its scaled derivatives are below 2**22.
-            scale = factor * back_unit * (unit * (2.0 ** self._bits(layer) / step))
-            scaled = np.trunc(back * scale[:, None])
-            limit = 2.0 ** (RECORD_BITS + 2)
-            np.clip(scaled, -limit, limit, out=scaled)  # for rows that are nearly zero
+            scale = factor * back_unit * (unit * (2.0 ** self._bits[layer] / step))
+            scaled = back * scale[:, None]
+            np.trunc(scaled, out=scaled)
             np.matmul(inputs.T, scaled, out=matrices[layer])
         return total
 
     def _passes(self, weights: Any, index: IntArray) -> Iterator[tuple[Any, ...]]:
         """Yield, for each layer from the last: inputs, their unit and squares, derivatives, their unit, the layer."""
         model, last = self.model, len(weights) - 1
-        inputs, unit = self.inputs[index], self.units[index]
+        inputs, unit = self.inputs.take(index, axis=0), self.units[index]
         forward = [(inputs, unit, self.squares[index])]
         hidden: list[FloatArray] = []
         for layer, (matrix, matrix_unit) in enumerate(weights):
@@ -312,11 +312,11 @@ class Records:
             if layer < last:
                 h = np.tanh(z, out=z) if model.activation == "tanh" else np.maximum(z, 0.0, out=z)
                 hidden.append(h)
-                inputs, unit = _whole(_with_constant(h, model), self._bits(layer + 1))
+                inputs, unit = _whole(_with_constant(h, model), self._bits[layer + 1])
                 forward.append((inputs, unit, _squares(inputs)))
         derivatives = _output_derivatives(model.loss, z, self.targets[index])
         for layer in range(last, -1, -1):
-            back, back_unit = _whole(derivatives, self._bits(layer))
+            back, back_unit = _whole(derivatives, self._bits[layer])
             yield (*forward[layer], back, back_unit, layer)
             if layer:
                 matrix, matrix_unit = weights[layer]
@@ -330,11 +330,14 @@ class Records:
 def _output_derivatives(loss: str, z: FloatArray, targets: Any) -> FloatArray:
     """Return the derivative of each record's loss with respect to its outputs; no record depends on another."""
     if loss == "softmax":
-        z -= z.max(axis=1, keepdims=True)
-        e = np.rint(np.exp(z) * 2.0 ** (EXACT_BITS - _digits(z.shape[1])))  # whole numbers: their sum is exact
-        e /= e.sum(axis=1, keepdims=True)
-        e[np.arange(len(e)), targets] -= 1.0
-        return np.asarray(e)
+        e = np.ascontiguousarray(z.T)  # transposed: many short rows are slow in NumPy
+        e -= e.max(axis=0)
+        np.exp(e, out=e)
+        e *= 2.0 ** (EXACT_BITS - _digits(len(e)))
+        np.rint(e, out=e)  # whole numbers: their sum is exact
+        e /= e.sum(axis=0)
+        e[targets, np.arange(e.shape[1])] -= 1.0
+        return np.ascontiguousarray(e.T)
     if loss == "logistic":
         return np.asarray(_sigmoid(z) - targets[:, None])
     return np.asarray(z - targets[:, None])
@@ -351,10 +354,10 @@ def _with_constant(rows: FloatArray, model: Model) -> FloatArray:
 
 def _cleaned(model: Model, rows: Any, targets: Any) -> tuple[FloatArray, FloatArray, Any]:
     """Return rows and targets, zeros in the place of a bad record, and which records are good."""
-    data, good = _cleaned_rows(model, rows)
     aims = _validate.records(targets=targets)
+    data, good = _cleaned_rows(model, rows)
     if len(aims) != len(data):
-        raise ValueError("targets must have one entry for each of the rows")
+        raise ValueError("rows and targets must be of one length, with one row and one target for each person")
     with np.errstate(all="ignore"):
         good &= np.isfinite(aims)
         if model.loss != "squared":

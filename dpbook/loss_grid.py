@@ -180,7 +180,7 @@ class Mixture:
         first, last = self.loss(ends)
         return max(float(first), low, -LARGEST_LOSS), min(float(last), high, LARGEST_LOSS)
 
-    def grid(self, step: float, tail: float, left: float, fixed: bool, tilt: float) -> Grid:
+    def grid(self, step: float, tail: float, left: float, fixed: bool, tilt: float = 1.0) -> Grid:
         """Return the measures on a grid of about this step; `fixed` for exactly this one.
 
         The step is that of the narrowest cells. Others are wider, as far as masses times ``exp(tilt · loss)`` allow.
@@ -384,7 +384,7 @@ class Atoms:
     def range(self) -> tuple[float, float]:
         return min(self.losses), max(self.losses)
 
-    def grid(self, step: float, tail: float, left: float, fixed: bool, tilt: float) -> Grid:
+    def grid(self, step: float, tail: float, left: float, fixed: bool, tilt: float = 1.0) -> Grid:
         """Return the measures on a grid of about this step, on which the atoms lie where that is possible."""
         del tail, left, tilt
         if self.lattice and not fixed:

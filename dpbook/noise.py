@@ -709,11 +709,11 @@ def poisson_sample(n: int, *, sampling_prob: float, rng: np.random.Generator | N
     limit = int(Fraction(q) * 2**64)
     if limit == 2**64:
         return np.arange(number)
-    first, rest = divmod(limit, 2**48)
-    words = np.frombuffer(read(2 * number), dtype="<u2")  # 16 digits settle all but one in 65,536
-    chosen = words < first
-    for i in np.flatnonzero(words == first):
-        chosen[i] = int.from_bytes(read(6), "little") < rest
+    first, rest = divmod(limit, 2**56)
+    digits = np.frombuffer(read(number), dtype=np.uint8)  # 8 binary digits settle all but one record in 256
+    chosen = digits < first
+    ties = np.flatnonzero(digits == first)
+    chosen[ties] = np.frombuffer(read(8 * len(ties)), dtype="<u8") >> np.uint64(8) < rest
     return np.flatnonzero(chosen)
 
 

@@ -26,6 +26,7 @@ The bounds on rounding take for granted that NumPy's ``exp`` errs by at most 64 
 solver takes depends on the data.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -165,15 +166,20 @@ def objective_sigma(*, l2: float, epsilon: float, delta: float, neighbors: str, 
     strength, eps = _strength(l2), _validate.positive(epsilon=epsilon)
     d, relation = _validate.open_unit(delta=delta), _validate.neighbors(neighbors)
     square = _radius_squared(_validate.flag(fit_intercept=fit_intercept))
-    mp, m = precise(), 2 if relation == _validate.REPLACE_ONE else 1
+    return _objective_sigma(strength, eps, d, 2 if relation == _validate.REPLACE_ONE else 1, square)
+
+
+@functools.lru_cache(maxsize=256)
+def _objective_sigma(l2: float, epsilon: float, delta: float, m: int, square: int) -> float:
+    mp = precise()
     mp.prec = 1200  # so that 1 - δ has all digits of δ
-    left = mp.mpf(eps) - mp.log1p(mp.mpf(square) / (4 * mp.mpf(strength)))
+    left = mp.mpf(epsilon) - mp.log1p(mp.mpf(square) / (4 * mp.mpf(l2)))
     if left <= 0:
-        raise ValueError(f"l2 must be large enough that log(1 + {square} / (4 l2)) < epsilon={eps}, got {strength}")
-    t = mp.sqrt(2) * mp.erfinv(1 - mp.mpf(d) / m)
+        raise ValueError(f"l2 must be large enough that log(1 + {square} / (4 l2)) < epsilon={epsilon}, got {l2}")
+    t = mp.sqrt(2) * mp.erfinv(1 - mp.mpf(delta) / m)
     sigma = up(m * mp.sqrt(square) * (t + mp.sqrt(t * t + 2 * left)) / (2 * left))
     if not sigma <= 2.0**500:
-        raise ValueError(f"epsilon must be larger for a sigma below 2**500, got {eps}")
+        raise ValueError(f"epsilon must be larger for a sigma below 2**500, got {epsilon}")
     return sigma
 
 
@@ -358,11 +364,11 @@ def _two(classes: Any) -> dict[Any, int]:
 
 def _signed(X: Any, y: Any, table: dict[Any, int], intercept: bool) -> tuple[FloatArray, FloatArray]:
     """Return the rows, in the unit ball and with the constant column, and ±1 for each; 0 for a record that is bad."""
+    codes = _validate.codes(table, y=y)
     given = _validate.rows(X=X)
     rows = sensitivity.clip_norm(given, max_norm=1.0)
-    codes = _validate.codes(table, y=y)
     if len(codes) != len(rows):
-        raise ValueError("y must have one label for each row of X")
+        raise ValueError("X and y must be of one length, with one row and one label for each person")
     if len(rows) > MOST_ROWS:
         raise ValueError("X must have at most 2**20 rows")
     with np.errstate(all="ignore"):

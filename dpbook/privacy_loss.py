@@ -32,7 +32,7 @@ from dpbook.loss_grid import EPS, LARGEST_GRID, Atoms, Grid, Mixture, Pair
 
 LARGEST_FFT = 2**21
 SMALL = 0.01  # an ε below is resolved as well as this one, no better
-ROUNDS = 4
+ROUNDS = 5
 LOG_OUTSIDE = math.log(1e-9)  # tilted mass that may wrap around
 LOG_DROPPED = -42.0  # part of the spectrum that is left out
 
@@ -361,7 +361,7 @@ class PrivacyLoss:
         between = max((p.between for p in self.pairs), default=1.0)  # an atom on the grid has no error
         step = math.sqrt(1.6 * gap / ((best + 1) * total * between))
         widest = self._widest(tail, left)
-        step = max(min(step, widest / 64), widest / LARGEST_GRID)
+        step = max(min(step, widest / 64, 0.5 / (best + 1)), widest / LARGEST_GRID)
         best_low, best_high = 0.0, most
         smallest = widest / LARGEST_GRID
         for _ in range(ROUNDS):
@@ -375,12 +375,14 @@ class PrivacyLoss:
             best_high = min(best_high, high)
             if not lower:
                 return Bounds(0.0, float(best_high))
-            coarse = self._grids(2 * grids[0].step, tail, left, best)  # the upper bound is the one to use: it is finer
+            coarse = grids  # for continuous noise the upper bound, the one to use, has a finer grid than the lower
+            if grids[0].step > 2 * smallest and all(isinstance(pair, Mixture) for pair in self.pairs):
+                coarse = self._grids(2 * grids[0].step, tail, left, best)
             if all((g.lower > 0).any() for g in coarse):
                 low, _ = answer(Composed(coarse, list(self.steps), tilt, above=False))
                 best_low = max(best_low, low)
             missing = best_high - best_low
-            if missing <= wish or grids[0].step <= smallest * 1.01:
+            if missing <= wish < math.inf or grids[0].step <= smallest * 1.01:
                 break
             ratio = wish / missing if math.isfinite(missing) else 0.0
             step = max(grids[0].step * min(0.7, max(0.1, 0.9 * math.sqrt(ratio))), smallest)

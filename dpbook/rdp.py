@@ -12,7 +12,6 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from scipy import optimize
 
 from dpbook import _validate, _zcdp
 
@@ -97,6 +96,8 @@ def least_epsilon(divergence: Callable[[float], float], *, delta: float) -> floa
     >>> round(least_epsilon(lambda order: order / 2, delta=1e-5), 4)  # the Gaussian mechanism at σ = Δ
     4.7284
     """
+    from scipy import optimize  # here, as nothing else in the package needs it, and it takes a third of a second
+
     if not callable(divergence):
         raise TypeError(f"divergence must be a function of the order, got {type(divergence).__name__}")
     d = _validate.open_unit(delta=delta)

@@ -107,8 +107,8 @@ def plan_training(
     sampling_prob : float, optional
         Probability in (0, 1] that a record is in a batch.
     expected_batch_size : float, optional
-        A public number by which each sum is divided. With `n`, one of this and `sampling_prob` is enough: the size is
-        ``sampling_prob * n``. Without `n` both are needed.
+        A public number by which each sum is divided. Two of this, `sampling_prob` and `n` must be given; the third is
+        such that the size is ``sampling_prob * n``.
     n : int, optional
         A public number of records; under add/remove a rough one, which is not ``len(data)``.
     steps : int, optional
@@ -147,10 +147,12 @@ def plan_training(
     else:
         number = math.ceil(Fraction(_validate.positive(epochs=epochs)) / Fraction(q))
     if number > MOST_STEPS:
-        raise ValueError(f"{'steps' if epochs is None else 'epochs'} must give at most 10**9 steps, got {number}")
+        name, given = ("steps", steps) if epochs is None else ("epochs", epochs)
+        raise ValueError(f"{name} must be for at most 10**9 steps, got {_validate.shown(given)}")
+    target = math.inf if target_epsilon is None else _validate.positive(target_epsilon=target_epsilon)
     if target_epsilon is not None:
         multiplier = calibrate_noise_multiplier(
-            target_epsilon=target_epsilon, delta=at, sampling_prob=q, steps=number, neighbors=relation
+            target_epsilon=target, delta=at, sampling_prob=q, steps=number, neighbors=relation
         )
     else:
         multiplier = SubsampledGaussian(noise_multiplier=noise_multiplier, sampling_prob=q).noise_multiplier  # type: ignore[arg-type]
@@ -159,35 +161,34 @@ def plan_training(
         delta=at,
     )  # fmt: skip
     # Below the target, and at a δ below its own: a ledger reads both as decimals, half a last digit away.
-    while target_epsilon is not None and plan.strict_epsilon >= target_epsilon:
-        plan = replace(plan, noise_multiplier=plan.noise_multiplier * (1 + 1e-9))
+    more = 1e-9
+    while target < math.inf and plan.strict_epsilon >= target:
+        plan, more = replace(plan, noise_multiplier=plan.noise_multiplier * (1 + more)), 2 * more
     return plan
 
 
 def _one_of(**pair: Any) -> None:
-    first, second = pair
-    if (pair[first] is None) == (pair[second] is None):
-        given = "both" if pair[first] is not None else "neither"
-        raise TypeError(f"{first} or {second} must be given, and not both, got {given}")
+    if sum(value is not None for value in pair.values()) != 1:
+        given = ", ".join(f"{name}={_validate.shown(value)}" for name, value in pair.items())
+        raise TypeError(f"{' or '.join(pair)} must be given, and not both, got {given}")
 
 
 def _batches(sampling_prob: Any, expected_batch_size: Any, n: Any) -> tuple[float, float]:
     """Return the probability of a record and the number by which sums are divided."""
+    given = {"n": n, "sampling_prob": sampling_prob, "expected_batch_size": expected_batch_size}
+    if sum(value is not None for value in given.values()) != 2:
+        listed = ", ".join(f"{name}={_validate.shown(value)}" for name, value in given.items())
+        raise TypeError(
+            "two of n, sampling_prob and expected_batch_size must be given (n: a public number of records, which the "
+            f"size of the data is not), got {listed}"
+        )
     size = None if expected_batch_size is None else _validate.positive(expected_batch_size=expected_batch_size)
     q = None if sampling_prob is None else _validate.closed_unit(sampling_prob=sampling_prob)
     if q == 0:
-        raise ValueError("sampling_prob must be positive, got 0")
-    if n is None:
-        if q is None or size is None:
-            raise TypeError(
-                "n, a public number of records, must be given with sampling_prob or with expected_batch_size; or else "
-                "both of these: the size of the data itself is not public"
-            )
+        raise ValueError(f"sampling_prob must be positive, got {_validate.shown(sampling_prob)}")
+    if q is not None and size is not None:
         return q, size
     people = _validate.integer(n=n)
-    if (q is None) == (size is None):
-        given = "neither" if q is None else "both"
-        raise TypeError(f"sampling_prob or expected_batch_size must be given with n, and not both, got {given}")
     if q is not None:
         return q, q * people
     assert size is not None
@@ -211,11 +212,14 @@ class _Descent:
     def __post_init__(self) -> None:
         kind = _validate.choice(OPTIMIZERS, optimizer=self.optimizer)
         momentum = _validate.half_open_unit(momentum=self.momentum)
-        _validate.positive(learning_rate=self.learning_rate)
-        _validate.non_negative(l2=self.l2)
-        for name, value in (("learning_rate", self.learning_rate), ("l2", self.l2)):
+        rates = {
+            "learning_rate": _validate.positive(learning_rate=self.learning_rate),
+            "l2": _validate.non_negative(l2=self.l2),
+        }
+        for name, value in rates.items():
             if value > LARGEST_RATE:
-                raise ValueError(f"{name} must be at most {LARGEST_RATE:g}, got {_validate.shown(value)}")
+                raise ValueError(f"{name} must be at most {LARGEST_RATE:g}, got {_validate.shown(getattr(self, name))}")
+            object.__setattr__(self, name, value)
         if kind == "adam" and momentum:
             raise ValueError(f"momentum must be 0 with adam, which has its own, got {_validate.shown(self.momentum)}")
 
@@ -440,7 +444,7 @@ def dp_sgd(
     _validate.generator(rng)
     descent = _Descent(optimizer, learning_rate, momentum, l2)
     report = _reporter(plan, callback, progress)
-    first = gradients.starting_parameters(model) if start is None else gradients._parameters(model, start)
+    first = gradients.starting_parameters(model) if start is None else gradients._parameters(model, start, "start")
     charge(plan, ledger=ledger, label=label)
     records = Records(model, rows, targets)
     return _descend(records, first, plan, descent, report, _sources(records, plan, rng))

@@ -603,6 +603,12 @@ def test_sampled_laplace_noise_far_below_the_norm(scale, q):
     assert upper - lower < 1e-4 * upper
 
 
+def test_a_few_steps_at_a_large_tilt():
+    """Near the largest loss the best tilt is 15,000. Cells must be narrow for it."""
+    lower, upper = run(Laplace(scale=41.808035684733305), 4).epsilon_bounds(delta=3.1e-11, gap=2.4e-3)
+    assert upper * (1 - 1e-9) < lower <= upper <= 4 / 41.808035684733305 * (1 + 1e-12)
+
+
 def test_calls_that_took_minutes_have_an_answer():
     scale = calibrate_scale(target_epsilon=19.0, delta=1e-5, sensitivity=1.0, steps=2)
     assert run(Laplace(scale=scale), 2).epsilon(delta=1e-5) <= 19.0
@@ -676,3 +682,6 @@ def test_trade_off_takes_the_costlier_direction():
         for epsilon, delta in list(zip(curve.epsilons, curve.deltas, strict=True))[::40]:
             assert delta >= loss.delta(epsilon, 1e-3).lower
     assert ways[0].delta(2.0, 1e-3).lower > ways[1].delta(2.0, 1e-3).upper + 0.09
+    backwards = sgd(1.0, 0.5, 10)
+    vars(backwards)["losses"] = account.losses[::-1]  # where adding a person is the first direction
+    assert backwards.trade_off().deltas == curve.deltas

@@ -21,7 +21,7 @@ import pandas as pd
 import pytest
 
 import dpbook
-from dpbook import sensitivity, tuning
+from dpbook import gradients, sensitivity, training, tuning
 
 MODULES = tuple(
     value
@@ -150,6 +150,14 @@ ACCEPTED: dict[str, set[str]] = {
     | {"complex_array", "text_array", "longdouble_array", "empty_array", "empty_list", "masked"},
     "dataset": {"list12", "ints12", "floats12", "read_only", "bool_array", "object_array", "ragged"}
     | {"complex_array", "text_array", "longdouble_array", "empty_array", "empty_list", "masked"},
+    "made": set(),  # an object that another function of the module has made
+    "above_1": set(),
+    "vector": {"list12", "ints12", "floats12", "read_only"},
+    "vector_or_none": {"list12", "ints12", "floats12", "read_only", "none"},
+    "matrix": {"2d"},
+    "nonempty_list": {"list12", "ragged"},
+    "classes": {"list12", "ints12", "floats12", "read_only", "bool_array", "object_array", "complex_array"}
+    | {"text_array", "longdouble_array"},
     # public arrays and sequences
     "units": ONE | HALF | ZERO,
     "edges": {"list12", "ints12", "floats12", "read_only"},
@@ -174,6 +182,8 @@ ACCEPTED: dict[str, set[str]] = {
     | {"longdouble_array", "masked"},
     "utilities": {"list12", "ints12", "floats12", "read_only"},
     "records_of_two": TWO | {"masked"},
+    "targets_of_two": TWO | {"masked"},
+    "labels_of_two": TWO | {"complex_array", "text_array"},
     "entries": COLUMNS | {"longdouble_array", "masked", "ragged", "complex_array", "text_array"},
     "condition": TWO | {"none", "masked"},
     "rows": {"2d"},
@@ -182,6 +192,8 @@ ACCEPTED: dict[str, set[str]] = {
 }
 # Where it depends on the data whether the parameter is right, so that data is looked at.
 DEPENDS = {"n": ONE}
+NOBODY_AT_ALL = {"empty_array", "empty_list"}
+DEPENDS = {"n": ONE, "n_given": ONE, "targets_of_two": NOBODY_AT_ALL, "labels_of_two": NOBODY_AT_ALL}
 # Where refusing, with a message as for all others, is as good as accepting.
 EITHER = {
     "positives": HUGE,
@@ -213,6 +225,14 @@ TYPE_SHOWN = {
     "unused",
     "utilities",
     "callable_or_none",
+    "classes",
+    "labels_of_two",
+    "made",
+    "matrix",
+    "nonempty_list",
+    "targets_of_two",
+    "vector",
+    "vector_or_none",
     "sequence",
     "dataset",
 }
@@ -271,6 +291,45 @@ COUNTS = {
 }
 RANKS = {"bounds": LIMITS, "epsilon": EPS, "neighbors": RELATION, "step": STEP, **SHARED}
 CLAIM = {"epsilon": (1.0, "non_negative"), "delta": (0.1, "half_open_unit")}
+NETWORK = {"features": 2, "loss": "squared", "intercept": False}
+MODEL, WEIGHTS = (gradients.Model(**NETWORK), "made"), ([1.0, 2.0], "vector")
+PEOPLE = {"rows": ([[3.0, 4.0], [1.0, 2.0]], "rows"), "targets": ([1.0, 2.0], "targets_of_two")}
+BATCHES = {"sampling_prob": (0.5, "sampling_prob"), "expected_batch_size": (2.0, "positive"), "n": NO_N}
+SCHEDULE = {
+    "neighbors": RELATION,
+    "delta": DELTA,
+    "clipping_norm": (1.0, "positive"),
+    "target_epsilon": NO_DELTA,
+    "noise_multiplier": (1.0, "positive"),
+    **BATCHES,
+    "steps": (2, "whole"),
+    "epochs": NO_N,
+}
+PLAN = training.plan_training(**{name: value for name, (value, _) in SCHEDULE.items()})
+RATE, START, OPTIMIZER = (0.1, "positive"), (None, "vector_or_none"), ("sgd", "choice")
+PAID, TOLD, SHOW, LABEL = (None, "unused"), (None, "callable_or_none"), (False, "flag_or_none"), ("a model", "text")
+LINES = {
+    "X": ([[0.3, 0.4], [0.1, 0.2]], "rows"),
+    "y": ([1, 2], "labels_of_two"),
+    "classes": ([1, 2], "classes"),
+    "l2": (10.0, "positive"),
+    "epsilon": EPS,
+    "delta": DELTA,
+    "neighbors": RELATION,
+    "fit_intercept": (True, "flag"),
+    "rng": RNG,
+}
+
+
+class FreeTrials:
+    """An account in which all is free."""
+
+    neighbors = "add_remove"
+
+    def rdp(self, *, order: float) -> float:
+        return 0.0
+
+
 RUN = {"alpha": LEVEL, "draws": (64, "draws"), "vectorized": (False, "flag")}
 TABLE = [
     entry("audit.clopper_pearson", hits=WHOLE, draws=(10, "whole"), alpha=LEVEL),
@@ -636,6 +695,77 @@ TABLE = [
         delta=SMALL,
         neighbors=RELATION,
         name=TITLE,
+    ),
+    entry("noise.poisson_sample", n=(3, "whole_from_0"), sampling_prob=(0.5, "closed_unit"), rng=RNG),
+    entry("gradients.starting_parameters", model=MODEL, seed=(0, "whole_from_0")),
+    entry("gradients.clipped_gradient_sum", model=MODEL, parameters=WEIGHTS, **PEOPLE, clipping_norm=EPS),
+    entry("gradients.per_example_gradients", model=MODEL, parameters=WEIGHTS, **PEOPLE),
+    entry("gradients.per_example_losses", model=MODEL, parameters=WEIGHTS, **PEOPLE),
+    entry("gradients.outputs", model=MODEL, parameters=WEIGHTS, rows=PEOPLE["rows"]),
+    entry(
+        "gradients.probabilities",
+        model=(gradients.Model(features=2, outputs=2, loss="softmax"), "made"),
+        scores=([[0.0, 1.0]], "matrix"),
+    ),
+    entry("training.plan_training", **SCHEDULE),
+    entry(
+        "training.plan_training",
+        **{
+            **SCHEDULE,
+            "target_epsilon": EPS,
+            "noise_multiplier": NO_DELTA,
+            "expected_batch_size": NO_N,
+            "n": (4, "whole"),
+            "steps": NO_N,
+            "epochs": (1.0, "positive"),
+        },
+    ),
+    entry(
+        "training.noisy_gradient",
+        records=(training.Records(training.Model(**NETWORK), [[3.0, 4.0]], [1.0]), "made"),
+        parameters=WEIGHTS,
+        plan=(PLAN, "made"),
+        rng=RNG,
+    ),
+    entry(
+        "training.dp_sgd",
+        model=(training.Model(**NETWORK), "made"),
+        **PEOPLE,
+        plan=(PLAN, "made"),
+        learning_rate=RATE,
+        start=START,
+        optimizer=OPTIMIZER,
+        momentum=FROM_0,
+        l2=NON,
+        ledger=PAID,
+        label=LABEL,
+        callback=TOLD,
+        progress=SHOW,
+        rng=RNG,
+    ),
+    entry("training.charge", plan=(PLAN, "made"), ledger=PAID, label=LABEL, epsilon=(None, "positive_or_none")),
+    entry("perturbation.output_sensitivity", l2=EPS, neighbors=RELATION, fit_intercept=(True, "flag")),
+    entry(
+        "perturbation.objective_sigma",
+        l2=(10.0, "positive"),
+        epsilon=EPS,
+        delta=DELTA,
+        neighbors=RELATION,
+        fit_intercept=(True, "flag"),
+    ),
+    entry("perturbation.output_perturbation", **{**LINES, "delta": DELTA_OR_NONE}),
+    entry("perturbation.objective_perturbation", **LINES),
+    entry("trials.trials_epsilon", account=(FreeTrials(), "accountant"), expected_trials=(3.0, "above_1"), delta=DELTA),
+    entry(
+        "trials.best_of_trials",
+        trial=(lambda setting: (1.0, None), "callable"),
+        settings=([1, 2], "nonempty_list"),
+        account=(FreeTrials(), "accountant"),
+        expected_trials=(3.0, "above_1"),
+        delta=DELTA,
+        ledger=PAID,
+        label=LABEL,
+        rng=RNG,
     ),
     entry("datasets.residents", n=(5, "whole"), seed=(1, "whole_from_0")),
     entry("datasets.clinic_rows", n=(5, "whole"), clinics=(2, "whole"), seed=(1, "whole_from_0")),
@@ -1004,7 +1134,7 @@ def same_length(row: Entry, name: str, value: Any) -> dict[str, Any]:
     """Return the arguments for one column, and the others and n of the same length where they must be."""
     arguments = {name: value}
     for other, kind in row.kinds.items():
-        columns = {"records_of_two", "condition", "identifiers_of_two", "entries"}
+        columns = {"records_of_two", "condition", "identifiers_of_two", "entries", "targets_of_two", "labels_of_two"}
         if other != name and kind in columns and row.good[other]:
             arguments[other] = [1.0, 2.0] * (len(value) // 2)
         if kind == "n" and row.good[other]:

@@ -280,6 +280,36 @@ def test_elementary_functions_do_not_depend_on_the_place():
             assert np.array_equal(shaped.ravel(), alone[:3500])
 
 
+@EVERY
+def test_what_is_multiplied_are_whole_numbers_whose_sums_are_exact(kind):
+    """A last digit of a sum shows in one gradient of many millions only, so the numbers themselves are looked at."""
+    model = KINDS[kind]
+    rows, targets, parameters = data(model, 50, spread=3.0)
+    records = Records(model, rows, targets)
+    weights = list(records._weights(parameters))
+    for inputs, _, squares, back, _, layer in records._passes(weights, np.arange(50)):
+        matrix, width = weights[layer][0], max(model.shapes[layer])
+        for whole in (inputs, back, matrix, squares):
+            assert np.array_equal(whole, np.rint(whole))
+        largest = max(np.abs(inputs).max(), np.abs(back).max())
+        assert width * largest * np.abs(matrix).max() <= 2.0**53
+        assert width * largest**2 <= 2.0**53
+
+
+def test_the_sum_of_a_softmax_does_not_depend_on_the_order():
+    z, order = seeded_outputs(), np.random.default_rng(9).permutation(37)
+    targets = np.zeros(2000, dtype=int)
+    first = gradients._output_derivatives("softmax", z.copy(), targets)
+    second = gradients._output_derivatives("softmax", z[:, order].copy(), np.full(2000, np.flatnonzero(order == 0)[0]))
+    assert np.array_equal(first[:, order], second)
+    e = np.exp(z)  # plain sums would show
+    assert not np.array_equal(e.sum(axis=1), e[:, order].sum(axis=1))
+
+
+def seeded_outputs():
+    return np.random.default_rng(8).normal(0, 2, (2000, 37))
+
+
 # --- models ----------------------------------------------------------------------------------------------------------
 
 

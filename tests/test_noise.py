@@ -17,6 +17,7 @@ import threading
 import tracemalloc
 import warnings
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 
 import mpmath
 import numpy as np
@@ -1252,3 +1253,53 @@ def test_whole_numbers_below_are_uniform_and_rejection_works():
     source = io.BytesIO(b"\xff" * 8 + (7).to_bytes(8, "little"))
     assert noise._uniform_below(3, source.read) == 1  # 2**64 - 1 is a multiple of 3: the first word is rejected
     assert noise._uniform_below(1, read) == 0
+
+
+@pytest.mark.parametrize("q", [0.0, 1e-5, 0.25, 0.3, 1 - 1e-6, 1.0])
+def test_every_record_is_drawn_with_the_probability(q):
+    n = 400_000
+    drawn = noise.poisson_sample(n, sampling_prob=q, rng=seeded(7))
+    assert (np.diff(drawn) > 0).all()
+    assert drawn.size == 0 or (drawn[0] >= 0 and drawn[-1] < n)
+    assert abs(len(drawn) - n * q) <= Z_LIMIT * math.sqrt(n * q * (1 - q)) + 3
+    assert np.array_equal(drawn, noise.poisson_sample(n, sampling_prob=q, rng=seeded(7)))
+
+
+@pytest.mark.parametrize("q", [2.0**-64, 2.0**-20, 0.3, 0.5, 1 - 2.0**-53])
+def test_the_probability_is_the_stated_one_in_all_64_digits(q):
+    """The words just below and at the limit: the first is drawn, the second is not."""
+
+    class Word(np.random.Generator):
+        word = 0
+
+        def bytes(self, length):  # of one record: one byte, and seven when it ties, of eight that are read
+            later = (self.word % 2**56 << 8).to_bytes(8, "little")
+            return {0: b"", 1: bytes([self.word >> 56]), 8: later}[length]
+
+    rng, limit = Word(np.random.PCG64(0)), int(Fraction(q) * 2**64)
+    for word, expected in ((limit - 1, [0]), (limit, []), (limit + 1, []), (0, [0])):
+        rng.word = word
+        assert noise.poisson_sample(1, sampling_prob=q, rng=rng).tolist() == expected
+
+
+def pair_statistic(sampler):
+    """Return how far the rate of two given records being drawn together is from q², in standard deviations."""
+    together = np.array([{0, 1} <= set(sampler()) for _ in range(20_000)]).mean()
+    return (together - 0.09) / math.sqrt(0.09 * 0.91 / 20_000)
+
+
+def test_records_are_drawn_independently():
+    """A binomial number of records, then those drawn at random, is the same thing; a fixed number is not."""
+    rng = seeded(8)
+    poisson = pair_statistic(lambda: noise.poisson_sample(20, sampling_prob=0.3, rng=rng).tolist())
+    binomial = pair_statistic(lambda: rng.choice(20, rng.binomial(20, 0.3), replace=False).tolist())
+    fixed = pair_statistic(lambda: rng.choice(20, 6, replace=False).tolist())
+    assert abs(poisson) < Z_LIMIT
+    assert abs(binomial) < Z_LIMIT
+    assert fixed < -Z_LIMIT
+
+
+def test_samples_are_fresh_without_a_seed():
+    samples = {tuple(noise.poisson_sample(200, sampling_prob=0.5).tolist()) for _ in range(5)}
+    assert len(samples) == 5
+    assert noise.poisson_sample(0, sampling_prob=0.5).tolist() == []

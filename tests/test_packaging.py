@@ -71,3 +71,21 @@ def test_the_wheel_alone_runs(built, tmp_path):
     assert str(ROOT) not in where
     run(str(python), "-m", "dpbook", "copy", "tuning", "-o", "privacy_tuning.py", cwd=tmp_path)
     assert (tmp_path / "privacy_tuning.py").read_bytes() == copy_text("tuning").encode()
+
+
+def test_every_module_is_imported_where_python_has_no_processes():
+    """Python in the browser has not all of the standard library; the site's live cells begin with such imports."""
+    program = (
+        "import importlib, pkgutil, sys\n"
+        "import numpy, scipy.stats, scipy.special, scipy.optimize, scipy.fft, mpmath\n"  # these have builds for it
+        "for name in [one for one in sys.modules if one.split('.')[0] in ('multiprocessing', 'concurrent')]:\n"
+        "    del sys.modules[name]\n"
+        "for name in ('_multiprocessing', '_posixshmem', 'fcntl', 'grp', 'resource', 'termios', 'ssl', 'sqlite3'):\n"
+        "    sys.modules[name] = None\n"
+        "import dpbook\n"
+        "for module in pkgutil.iter_modules(dpbook.__path__):\n"
+        "    if module.name not in ('__main__', 'plots'):\n"
+        "        importlib.import_module('dpbook.' + module.name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert done.returncode == 0, done.stderr

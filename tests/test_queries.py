@@ -400,6 +400,20 @@ def test_the_box_of_a_covariance_holds_every_covariance_in_it():
     assert widest < 0.08  # the bounds are reached, or nearly: a sample comes close
 
 
+def test_the_interval_of_a_covariance_shares_alpha_among_its_four_numbers(silence):
+    answer = covary(epsilon=3.0, neighbors=AR, alpha=0.08)
+    ((_, sums, scale),) = silence.take()
+
+    def ends(alpha):
+        t = laplace_error(scale=scale, alpha=alpha)
+        return np.array(queries._covariance_box((sums - t).tolist(), (sums + t).tolist())) * 8 * 6
+
+    assert answer.interval == pytest.approx(ends(0.02), rel=1e-4)
+    assert answer.interval != pytest.approx(ends(0.08), rel=1e-2)
+    (low, high), t = answer.parts["first_sum"].interval, laplace_error(scale=scale, alpha=0.02) / 2**24
+    assert high - low == pytest.approx(2 * t * (0 + 8 + 0 + 8), rel=1e-4)
+
+
 def test_a_joint_covariance_is_that_of_its_parts():
     """And with Gaussian noise the interval of a part is the exact one."""
     for delta in (None, DELTA):

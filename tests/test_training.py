@@ -48,10 +48,13 @@ def test_the_divisor_is_public(size, q, divisor):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sampling_prob": 0.1}, "n, a public number of records, must be given"),
-        ({"expected_batch_size": 10}, "n, a public number of records, must be given"),
-        ({"n": 100}, "sampling_prob or expected_batch_size must be given with n.*neither"),
-        ({"n": 100, "sampling_prob": 0.1, "expected_batch_size": 10}, "not both, got both"),
+        ({"sampling_prob": 0.1}, "two of n, sampling_prob and expected_batch_size must be given"),
+        ({"expected_batch_size": 10}, "two of n, sampling_prob and expected_batch_size must be given"),
+        ({"n": 100}, "two of n, sampling_prob.*=None"),
+        (
+            {"n": 100, "sampling_prob": 0.1, "expected_batch_size": 10},
+            "two of n, sampling_prob.*n=100, sampling_prob=0.1, expected_batch_size=10",
+        ),
         ({"n": 100, "expected_batch_size": 101}, "expected_batch_size must be at most n=100"),  # q > 1
         ({"n": 100, "sampling_prob": 0.0}, "sampling_prob must be positive"),
         ({"n": 100, "sampling_prob": 0.1, "epochs": 3}, "steps or epochs must be given"),
@@ -60,7 +63,7 @@ def test_the_divisor_is_public(size, q, divisor):
         ({"n": 100, "sampling_prob": 0.1, "noise_multiplier": None}, "target_epsilon or noise_multiplier must be"),
         ({"n": 100, "sampling_prob": 0.1, "noise_multiplier": 0.0}, "noise_multiplier must be positive"),
         ({"n": 100, "sampling_prob": 0.1, "clipping_norm": math.inf}, "clipping_norm must be"),
-        ({"n": 100, "sampling_prob": 1e-9, "steps": None, "epochs": 10}, "epochs must give at most"),
+        ({"n": 100, "sampling_prob": 1e-9, "steps": None, "epochs": 10}, "epochs must be for at most"),
     ],
 )
 def test_plans_that_say_too_little_or_too_much_are_refused(arguments, message):
@@ -298,7 +301,7 @@ def test_seeds_repeat_and_entropy_does_not():
         ({"l2": -1.0}, "l2 must be non-negative"),
         ({"callback": 3}, "callback must be callable"),
         ({"progress": 1}, "progress must be True or False"),
-        ({"start": [0.0, 0.0]}, "parameters must be a vector of 1 numbers"),
+        ({"start": [0.0, 0.0]}, "start must be a vector of 1 numbers"),
         ({"plan": None}, "plan must be a Plan"),
         ({"rng": 0}, "rng must be None"),
         ({"ledger": 3}, "ledger must be a Ledger"),

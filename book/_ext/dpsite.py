@@ -14,6 +14,7 @@ import platform
 import re
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from html import escape
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,16 @@ logging.getLogger("fontTools").setLevel(
     logging.WARNING
 )  # it tells every table that it leaves out
 ROOT = Path(__file__).resolve().parent.parent.parent
-SHOWN = ("numpy", "scipy", "mpmath", "pandas", "matplotlib", "seaborn", "dpbook")
+SHOWN = (
+    "numpy",
+    "scipy",
+    "mpmath",
+    "pandas",
+    "matplotlib",
+    "seaborn",
+    "scikit-learn",
+    "dpbook",
+)
 CJK = re.compile(
     r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]*[\u4e00-\u9fff][\u3000-\u303f\u4e00-\u9fff\uff00-\uffef]*"
 )
@@ -231,11 +241,33 @@ def _figures(site: Path) -> None:
                 smaller.save(path, optimize=True)
 
 
+INDEX = """<!DOCTYPE html>
+<html lang="{lang}"><head><meta charset="utf-8"><title>{title}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="refresh" content="0; url={page}"><link rel="canonical" href="{base}{page}">
+<link rel="icon" href="data:,"></head>
+<body><main><h1>{title}</h1><p><a href="{page}">The first page of the book</a></p></main></body></html>
+"""
+
+
+def _index(app: Any) -> None:
+    """Write the page that leads on to the first one: with a title and a link, and no request for an icon."""
+    title, page = escape(app.config.project), f"{app.config.root_doc}.html"
+    text = INDEX.format(
+        lang=app.config.language,
+        title=title,
+        page=page,
+        base=app.config.html_baseurl,
+    )
+    (Path(app.outdir) / "index.html").write_text(text, encoding="utf8")
+
+
 def _finished(app: Any, error: Exception | None) -> None:
     if error is None and app.builder.name in ("html", "dirhtml"):
         site = Path(app.outdir)
         _icons(site)
         _figures(site)
+        _index(app)
 
 
 def _configure(_app: Any, config: Any) -> None:

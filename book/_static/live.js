@@ -86,7 +86,8 @@
       // The page's module as one file: the link stands beside its code, and here where it is seen first.
       const name = location.pathname.split("/").at(-1).replace(/\.html$/, "");
       const file = document.querySelector(`.bd-article a[download="privacy_${CSS.escape(name)}.py"]`);
-      this.file = file && make("a", { class: "dp-button", href: file.href, download: file.download }, `Get the code: ${file.download}`);
+      this.file = file && make("a", { class: "dp-button", href: file.href, download: file.download }, "Get the code");
+      if (this.file) this.file.append(make("span", { class: "dp-file" }, `: ${file.download}`));
       if (this.file) this.buttons.append(this.file);
       this.bar.append(this.buttons, this.say, this.live);
       heading.after(this.bar);
@@ -152,6 +153,7 @@
 
     boot() {
       this.state = "loading";
+      this.warm = false;
       this.ran = [];
       const total = this.plan.size, here = Object.keys(this.contents.packages).filter((name) => this.contents.packages[name].here);
       let quarter = 0;
@@ -195,6 +197,8 @@
     edit() {
       if (this.cells[0].area) return;
       document.documentElement.classList.add("dp-live");
+      const header = document.querySelector(".bd-header-article"); // under which the bar stays while the page scrolls
+      if (header) this.bar.style.top = `${header.offsetHeight}px`;
       for (const cell of this.cells) {
         const box = cell.pre.closest("div.highlight");
         const layer = make("pre", { "aria-hidden": "true" });
@@ -260,7 +264,9 @@
       for (const cell of cells) cell.status.textContent = "waiting";
       this.state = "running";
       this.goal = number;
-      this.tell(cells.length > 1 ? `Running cells ${cells[0].number} to ${number}` : `Running cell ${number}`);
+      const first = this.warm ? "" : ". The first imports take some seconds";
+      this.warm = true;
+      this.tell((cells.length > 1 ? `Running cells ${cells[0].number} to ${number}` : `Running cell ${number}`) + first);
       this.worker.postMessage({ type: "run", fresh, cells: cells.map((cell) => ({ number: cell.number, source: cell.area.value })) });
       cells.forEach((cell) => { cell.sent = cell.area.value; });
     }

@@ -6,9 +6,10 @@
 
 The error is the mean absolute one against the exact answer on the clipped records, for 10**5 records at equal ε, with
 its standard error. That of a median is the mean over several tables: in one table the middle may lie between two
-points, or within many equal records, and that decides more than the mechanism does. The time is that of one release
-from 10**7 records beside NumPy's own, unprotected reduction. Relations: add/remove, and for the mean replace-one with
-public n. Aims: an error that no other library beats by more than chance, and at most twice NumPy's time.
+points, or within many equal records, and that decides more than the mechanism does. The time is the processor's for one
+release from 10**7 records, beside NumPy's own, unprotected reduction. Relations: add/remove, and for the mean
+replace-one with public n. Aims: an error that no other library beats by more than chance, and at most twice NumPy's
+time.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from dpbook.quantiles import private_median
 from dpbook.queries import private_count, private_mean, private_sum
 
 RUNS = 400
-ROUNDS = 15
+ROUNDS = 30
 TABLES = 40  # for the median
 SIZE, LARGE = 10**5, 10**7
 EPSILONS = (0.1, 1.0)
@@ -211,13 +212,13 @@ def errors(names: list[str], runs: int) -> list[Error]:
 
 
 def seconds(calls: list[Call], rounds: int = ROUNDS) -> list[float]:
-    """Return the least time of each, called in turn, so that a busy machine slows all of them."""
+    """Return the least processor time of each, called in turn, so that a busy machine slows all of them."""
     found = [[math.inf] for _ in calls]
     for _ in range(rounds):
         for call, each in zip(calls, found, strict=True):
-            start = time.perf_counter()
+            start = time.process_time()
             call()
-            each.append(time.perf_counter() - start)
+            each.append(time.process_time() - start)
     return [min(each) for each in found]
 
 
@@ -254,8 +255,8 @@ the libraries whose error is smaller than dpbook's by more than three standard e
 
 ## Time
 
-Milliseconds of one release from {large:,} records at ε = 1, and of NumPy's own reduction, which cleans nothing, bounds
-nothing and adds no noise. The least of {rounds} calls, taken in turn.
+Milliseconds of the processor's time for one release from {large:,} records at ε = 1, and for NumPy's own reduction,
+which cleans nothing, bounds nothing and adds no noise. The least of {rounds} calls, taken in turn.
 
 {times}
 
