@@ -702,6 +702,9 @@ class Ledger:
         for spend in history:
             note = f". {notes[spend.label]}" if spend.label in notes else ""
             cost = ", ".join(f"{name} {_rounded_up(x)}" for name, x in spend.amount.items() if x)
+            if limit.accounting == "planned":
+                (name,) = (name for name, x in spend.amount.items() if x)
+                cost = f"planned as {name}, at most {_amounts.shown(limit.limits[name])} of these"
             lines.append(f"  {spend.number}. {spend.label}: {cost}{note}")
         lines += ["Not covered:", *(f"  - {gap}" for gap in gaps)] if gaps else []
         fold = textwrap.TextWrapper(80, break_long_words=False, break_on_hyphens=False)

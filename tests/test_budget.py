@@ -318,6 +318,18 @@ def test_the_statement_names_the_limit_not_the_sum(make):
     ]
 
 
+def test_the_statement_of_a_plan_covers_what_was_left_out(make):
+    plan = {"daily count": (0.125, 4), "histogram": (0.5, 1)}
+    ledger = make(budget.planned(plan, accountant=PureSum(), epsilon=1, delta=0.0, **ONE))
+    ledger.spend(release="daily count", label="Monday")
+    assert ledger.statement(unit="one person").splitlines()[2:] == [
+        "Guarantee: all releases under this budget together are ε-differentially private",
+        "  with ε = 1.",
+        "Releases (planned accounting):",
+        "  1. Monday: planned as daily count, at most 4 of these",
+    ]
+
+
 def test_no_amount_of_the_statement_is_too_low(make):
     third = Decimal(1) / 3  # 28 digits
     ledger = make(budget.basic(epsilon=third, **ONE))
