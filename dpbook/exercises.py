@@ -73,7 +73,6 @@ KEYS: dict[str, tuple[str, int]] = {
     "casestudy-ex2": ("5f3a7e5f9d754bb3", 3),
     "casestudy-ex3": ("ca5953dc3af1768a", 3),
     "casestudy-ex4": ("68dc5c1e6df0aaab", 3),
-
     "training-ex1": ("08f02ce889edc0dc", 2),
     "training-ex2": ("1153370013b7a554", 2),
     "training-ex3": ("1301439e96a956f7", 2),
@@ -94,7 +93,6 @@ KEYS: dict[str, tuple[str, int]] = {
     "local-ex2": ("477d951446d2be84", 3),
     "selection-ex1": ("ee2f402717fcc4da", 3),
     "selection-ex2": ("22d727718b888b1c", 3),
-
 }
 
 
