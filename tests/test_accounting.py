@@ -317,7 +317,7 @@ def test_lower_is_at_most_upper_is_at_most_rdp(sigma, q, steps, delta, replace):
     account = sgd(sigma, q, steps, "replace_one" if replace else "add_remove")
     lower, upper = account.epsilon_bounds(delta=delta, gap=1e-2)
     assert 0 <= lower <= upper <= account.rdp_epsilon(delta=delta) * (1 + 1e-2) + 1e-9
-    assert upper - lower <= 1e-2 * upper + 1e-9
+    assert upper - lower <= 1e-2 * upper + 1e-5  # near ε = 0 a small error of δ is a large one of ε, relatively
 
 
 # --- the object ------------------------------------------------------------------------------------------------------
