@@ -393,7 +393,7 @@ def dp_sgd(
     learning_rate : float
         At most 10**6.
     start : array_like, optional
-        Parameters to start from, public or private already; `dpbook.gradients.starting_parameters` by default.
+        Parameters to start from, public or private already. By default zeros, or with hidden layers public random ones.
     optimizer : {"sgd", "adam"}, optional
         What is done with the noisy gradients.
     momentum : float, optional
