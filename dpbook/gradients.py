@@ -355,6 +355,8 @@ def _with_constant(rows: FloatArray, model: Model) -> FloatArray:
 def _cleaned(model: Model, rows: Any, targets: Any) -> tuple[FloatArray, FloatArray, Any]:
     """Return rows and targets, zeros in the place of a bad record, and which records are good."""
     aims = _validate.records(targets=targets)
+    if isinstance(rows, (list, tuple)) and not rows:  # nobody: such a list has no columns to count
+        rows = np.empty((0, model.features))
     data, good = _cleaned_rows(model, rows)
     if len(aims) != len(data):
         raise ValueError("rows and targets must be of one length, with one row and one target for each person")

@@ -142,6 +142,18 @@ def test_predictions_have_the_usual_shapes(maker):
         assert np.squeeze(scores) == pytest.approx(model.decision_function(X))
 
 
+@EVERY
+def test_scores_never_warn(maker):
+    X, y = people(maker)
+    model = maker(rng=seeded()).fit(X, y)
+    assert model.score(X[:0], y[:0]) == 0.0  # nobody
+    for odd in (np.nan, 1e300, -1.7e308, np.inf, None):
+        labels = y.astype(object)
+        labels[0] = odd
+        assert model.score(X, labels) <= 1.0
+        assert model.score(X[:1], labels[:1]) <= 1.0
+
+
 def test_classes_come_from_the_caller_and_not_from_the_data():
     """A class that nobody has, and labels that are no class: the output's shape says nothing about the labels."""
     X, _ = people(MAKERS["multinomial"])

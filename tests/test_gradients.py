@@ -246,6 +246,14 @@ def test_odd_records_never_raise_nor_warn_nor_change_a_shape(kind):
             assert np.isfinite(gradients.outputs(model, parameters, rows)).all()
 
 
+@EVERY
+def test_nobody_is_data_too(kind):
+    model = KINDS[kind]
+    for rows in ([], (), np.empty((0, 6))):
+        found = gradients.clipped_gradient_sum(model, np.zeros(model.size), rows, [], clipping_norm=1.0)
+        assert found.tolist() == [0.0] * model.size
+
+
 @pytest.mark.parametrize("kind", ["logistic", "softmax", "tanh"])
 def test_a_label_that_is_no_class_has_gradient_zero(kind):
     model = KINDS[kind]

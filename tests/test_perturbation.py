@@ -146,8 +146,32 @@ def test_too_little_regularisation_is_refused():
             perturbation.objective_sigma(l2=l2, epsilon=epsilon, delta=1e-5, neighbors="add_remove")
     with pytest.raises(ValueError, match="l2 must be between"):
         perturbation.output_perturbation([[1.0]], [1], **{**BASIS, "l2": 1e-9})
-    with pytest.raises(ValueError, match="l2 must be larger for so many"):
+    with pytest.raises(ValueError, match="l2 must be larger, or most_rows smaller"):
         perturbation.objective_perturbation(*people(50_000), **{**BASIS, "l2": 1e-6, "epsilon": 20.0})
+
+
+def test_a_refusal_does_not_depend_on_the_number_of_rows_unless_that_is_public():
+    """Under add/remove, an error that comes with one row more would tell that the row is there."""
+    terms, seen = {**BASIS, "epsilon": 20.0}, {}
+    for relation in ("add_remove", "replace_one"):
+        for n in (0, 1, 300, 20_000):
+            for l2 in (1e-6, 1e-4, 1.0, 1e12):
+                try:
+                    perturbation.objective_perturbation(
+                        *people(n, 5), **{**terms, "l2": l2, "neighbors": relation}, rng=seeded()
+                    )
+                    seen.setdefault((relation, l2), set()).add("")
+                except ValueError as error:
+                    seen.setdefault((relation, l2), set()).add(str(error))
+    assert all(len(messages) == 1 for (relation, _), messages in seen.items() if relation == "add_remove")
+    assert len(seen["replace_one", 1e-6]) == 2  # there n is public
+    assert seen["add_remove", 1e12] == seen["add_remove", 1.0] == {""}
+    few = perturbation.objective_perturbation(*people(100, 5), **{**terms, "l2": 1e-4, "most_rows": 100}, rng=seeded())
+    assert np.isfinite(few.coef).all()
+    with pytest.raises(ValueError, match="X must have at most most_rows=100 rows"):
+        perturbation.output_perturbation(*people(101), **BASIS, most_rows=100)
+    with pytest.raises(ValueError, match=r"most_rows must be at most 2\*\*20"):
+        perturbation.output_perturbation(*people(1), **BASIS, most_rows=2**20 + 1)
 
 
 def test_the_solvers_error_is_paid_for():

@@ -277,6 +277,31 @@ def test_without_noise_it_finds_scikit_learns_logistic_regression(classes):
     assert classes > 2 or constant == pytest.approx(expected, abs=5e-3)
 
 
+def test_a_plan_is_checked_however_it_is_made():
+    plan = plan_training(**ONE)
+    for name, bad in (
+        ("noise_multiplier", 1e-6), ("noise_multiplier", -1.0), ("sampling_prob", 1.1), ("steps", 0), ("divisor", 0.0),
+        ("clipping_norm", math.inf), ("neighbors", "x"), ("delta", 0.0), ("delta", math.nan),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            dataclasses.replace(plan, **{name: bad})
+    with pytest.raises(ValueError, match="expected_batch_size must be larger"):
+        plan_training(**{**ONE, "sampling_prob": None, "expected_batch_size": 1e-320, "n": 2**53})
+
+
+@pytest.mark.parametrize(("optimizer", "momentum"), [("sgd", 0.0), ("sgd", 0.9), ("adam", 0.0)])
+@pytest.mark.parametrize("size", [1e-320, 1e-300, 1e-60, 1e300])
+def test_no_divisor_makes_steps_that_are_no_numbers(optimizer, momentum, size):
+    """Parameters that are NaN would show whether a batch is empty: a sum over nobody is 0, and any other NaN."""
+    plan = plan_training(**{**ONE, "clipping_norm": 2.0**100, "expected_batch_size": size, "steps": 6})
+    for people in (0, 3):
+        found = training.dp_sgd(
+            LINE, np.ones((people, 1)), np.ones(people), plan=plan, learning_rate=1e6, optimizer=optimizer,
+            momentum=momentum, l2=1e6, rng=seeded(),
+        )  # fmt: skip
+        assert np.isfinite(found).all()
+
+
 def test_no_public_function_trains_without_noise():
     for multiplier in (0, 0.0, 1e-3, None):
         with pytest.raises((TypeError, ValueError), match="noise_multiplier must be"):
