@@ -7,8 +7,8 @@ not need it. What differs is what privacy asks for:
   number of columns.
 - Every `fit` is a spend. ``accountant_`` adds up all fits of one object, and ``epsilon_`` is what they cost together. A
   ledger is charged before the data is read, and clones share it: a copy would spend its budget twice.
-- The models on the way are covered by the same ε. Cross-validation on private data is not: each fit and each score is
-  one more release. `dpbook.trials` chooses among settings at a known price.
+- The models on the way are covered by the same ε. Cross-validation and `GridSearchCV` on private data are not: each
+  fit and each score is one more release. `dpbook.trials` chooses among settings at a known price.
 - In a pipeline every step before must be private too. A `StandardScaler` that is fitted to the data is not.
 
 `dpbook.training` says what is guaranteed, and why.
