@@ -178,11 +178,33 @@ def test_the_solvers_error_is_paid_for():
     fit = perturbation.objective_perturbation(*people(), **BASIS, rng=seeded())
     whole = perturbation.objective_sigma(l2=2.0, epsilon=1.0, delta=1e-5, neighbors="add_remove")
     assert fit.sigma > whole  # from a smaller share of ε and δ
+    share = perturbation.objective_sigma(l2=2.0, epsilon=0.95, delta=0.95e-5, neighbors="add_remove")
+    assert share * (1 - 1e-12) <= fit.sigma <= share * (1 + 1e-12)
     off = perturbation.TOLERANCE["objective"] * math.sqrt(2) * (1 - 1e-6)
     off += math.sqrt(4) * noise.grid_step(scale=fit.sigma) / 2
     least = gaussian.gaussian_sigma(epsilon=0.05, delta=5e-7, sensitivity=2 * off / 2.0)
     assert fit.last_sigma >= least * (1 - 1e-9)
     assert fit.last_sigma < fit.sigma / 100
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_what_is_released_is_noise_on_every_entry(monkeypatch, intercept):
+    """The minimiser itself never leaves: the last noise is drawn for it, and its grid shows in what is released."""
+    calls, add = [], noise.add_gaussian
+
+    def recorded(x, *, sigma, rng):
+        calls.append((len(x), sigma))
+        return add(x, sigma=sigma, rng=rng)
+
+    monkeypatch.setattr(noise, "add_gaussian", recorded)
+    terms = {**BASIS, "fit_intercept": intercept}
+    for method in (perturbation.output_perturbation, perturbation.objective_perturbation):
+        calls.clear()
+        fit = method(*people(), **terms, rng=seeded())
+        last = fit.last_sigma or fit.sigma
+        assert calls == [(3 + intercept, fit.sigma), (3 + intercept, last)][-2 if fit.last_sigma else -1 :]
+        for value in [*fit.coef.tolist(), fit.intercept]:
+            assert (Fraction(value) / Fraction(noise.grid_step(scale=last))).denominator == 1
 
 
 def test_the_noise_is_that_of_the_sensitivity():

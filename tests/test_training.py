@@ -88,6 +88,21 @@ def test_the_target_is_kept_and_not_wasted(relation, q, target):
     assert accounting.Accountant(neighbors=relation).add(step, steps=40).epsilon(delta=1e-5) > target
 
 
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("q", [0.1, 1.0])
+def test_the_account_is_under_the_plans_relation(relation, q):
+    """Whoever is replaced moves a sum by twice the norm."""
+    plan = plan_training(**{**ONE, "neighbors": relation, "sampling_prob": q})
+    step = accounting.SubsampledGaussian(noise_multiplier=1.0, sampling_prob=q)
+    own = accounting.Accountant(neighbors=relation).add(step)
+    assert (plan.account, plan.account.neighbors) == (own, relation)
+    assert plan.epsilon == own.epsilon(delta=1e-5)
+    assert plan.strict_epsilon == own.epsilon(delta=math.nextafter(1e-5, 0.0)) >= plan.epsilon
+    ledger = budget.Ledger(budget.basic(epsilon=100.0, delta=1e-4, neighbors=relation))
+    training.charge(plan, ledger=ledger, label="x")
+    assert Fraction(ledger.history[0].amount["epsilon"]) >= Fraction(own.epsilon(delta=1e-5))
+
+
 def test_the_account_is_the_one_of_the_golden_number():
     plan = plan_training(**BASIS, noise_multiplier=1.5, sampling_prob=0.04, n=1000, steps=2249)
     assert 6.76504 <= plan.epsilon <= 6.7697  # opacus tests: PRV bounds for the same steps
@@ -392,6 +407,10 @@ def test_ledgers_of_other_terms_are_refused():
     training.charge(whole, ledger=rho, label="x")
     assert float(rho.spent["rho"]) == pytest.approx(6 / 18)
     assert Fraction(rho.spent["rho"]) >= Fraction(6, 18)
+    replaced = budget.Ledger(budget.zcdp(rho=9.0, neighbors="replace_one"))
+    training.charge(dataclasses.replace(whole, neighbors="replace_one"), ledger=replaced, label="x")
+    assert float(replaced.spent["rho"]) == pytest.approx(4 * 6 / 18)
+    assert Fraction(replaced.spent["rho"]) >= Fraction(4 * 6, 18)
 
 
 # --- audits: a planted record, and faulty twins ----------------------------------------------------------------------
