@@ -439,7 +439,8 @@ def _minimiser(
 ) -> FloatArray:
     """Return a point at which the true gradient of ``J(w) + b·w`` has at most the norm `tolerance`.
 
-    Newton's method with halved steps; should it stall, gradient descent, which contracts. It ends when the condition
+    Newton's method, with a search on the line where a whole step is too long or too short; should it stall, gradient
+    descent, which contracts. It ends when the condition
     is met, and not before: how long that takes depends on the data. Whether it can be met is decided first, for `most`
     rows, a public number, so that a refusal tells nothing.
     """
@@ -458,16 +459,26 @@ def _minimiser(
         if size + _rounding(n, columns, radius, l2, float(np.linalg.norm(w)), size_b) <= tolerance:
             return w
         steps += 1
-        if steps <= 100:
+        if steps <= 10_000:
             curvature = (z * (wrong * (1.0 - wrong))[:, None]).T @ z
             curvature[np.diag_indices(columns)] += l2
-            direction, length = np.linalg.solve(curvature, gradient), 1.0
-            while length > 2.0**-20:
-                trial = w - length * direction
-                after, wrong_after = _gradient(z, trial, l2, b)
-                if np.linalg.norm(after) < (1 - length / 4) * size:
-                    break
-                length /= 2
+            direction = np.linalg.solve(curvature, gradient)
+            trial = w - direction
+            after, wrong_after = _gradient(z, trial, l2, b)
+            if np.linalg.norm(after) > size / 2:  # far away: take the least value on the line, where the slope is zero
+                low, length = 0.0, 1.0
+                high = math.inf
+                for _ in range(60):
+                    slope = after @ direction
+                    if slope > 0:
+                        low = length
+                    else:
+                        high = length
+                    if abs(slope) <= 0.1 * (gradient @ direction) or high - low <= 1e-12 * high:
+                        break
+                    length = 2 * length if high == math.inf else (low + high) / 2
+                    trial = w - length * direction
+                    after, wrong_after = _gradient(z, trial, l2, b)
             w, gradient, wrong = trial, after, wrong_after
         else:
             w = w - gradient / (n * radius**2 / 4 + l2)
