@@ -113,7 +113,8 @@ def test_the_number_of_trials_is_geometric_and_the_settings_uniform():
 
 
 def test_the_best_wins_and_the_first_of_equals():
-    winner, seen = counted(30.0, seeded(4))
+    winner, seen = counted(30.0, seeded(5))
+    assert seen.count(winner.setting) > 1
     assert winner.setting == max(seen) == winner.score
     assert winner.result == 1 + seen.index(winner.setting)
     assert (winner.delta, winner.neighbors) == (1e-5, "add_remove")
