@@ -1,6 +1,6 @@
 # Everything runs in .venv, which the first target you call makes.
 #   make book    the website, in _build/html        make serve   the same, opened at http://localhost:8000
-#   make live    Python for the browser (53 MB), so that the pages served can run their own code: once, before make serve
+#   make live    Python for the browser (60 MB), so that the pages served can run their own code: once, before make serve
 #   make test    everything that guards the project make bench   speed, tightness, errors and audits beside other libraries (ten minutes)
 PYTHON ?= python3
 VENV   ?= .venv
@@ -31,7 +31,7 @@ install: $(STAMP)
 _build/.package-stamp: $(wildcard dpbook/*.py) requirements.txt
 	@rm -rf _build/.jupyter_cache _build/.doctrees && mkdir -p _build && touch $@
 
-# Python for the browser, 53 MB that are not committed. Once assembled, it is kept in step with the package.
+# Python for the browser, 60 MB that are not committed. Once assembled, it is kept in step with the package.
 # make live CDN=1: only the 1 MB that a CDN has not; the public site is built so.
 LIVE := book/_static/pyodide/live.json
 live: $(STAMP)

@@ -361,7 +361,8 @@ def rows(**parameter: Any) -> FloatArray:
     if array.dtype.kind not in "biufO":
         raise TypeError(f"{name} must be {rule}, got dtype {array.dtype}")
     if array.ndim != 2:
-        raise ValueError(f"{name} must be {rule}, got {array.ndim} dimensions")
+        found = f"{array.ndim} dimensions" if array.ndim else type(value).__name__  # a sparse matrix, for one
+        raise ValueError(f"{name} must be {rule}, got {found}")
     result = np.ascontiguousarray(_floats(array))
     if mask is not None:
         result[mask] = np.nan

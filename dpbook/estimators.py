@@ -7,8 +7,8 @@ not need it. What differs is what privacy asks for:
   number of columns.
 - Every `fit` is a spend. ``accountant_`` adds up all fits of one object, and ``epsilon_`` is what they cost together. A
   ledger is charged before the data is read, and clones share it: a copy would spend its budget twice.
-- The models on the way are covered by the same ε. Cross-validation on private data is not: each fit and each score is
-  one more release. `dpbook.trials` chooses among settings at a known price.
+- The models on the way are covered by the same ε. Cross-validation and `GridSearchCV` on private data are not: each
+  fit and each score is one more release. `dpbook.trials` chooses among settings at a known price.
 - In a pipeline every step before must be private too. A `StandardScaler` that is fitted to the data is not.
 
 `dpbook.training` says what is guaranteed, and why.
@@ -207,7 +207,7 @@ class _Classifier(_Trained):
         table = _validate.categories(2, classes=self.classes)
         codes = _validate.codes(table, y=y)
         right = self.predict_proba(X).argmax(axis=1) == codes
-        return float(right.mean())
+        return float(right.mean()) if len(right) else 0.0
 
 
 def _keys(table: dict[Any, int]) -> npt.NDArray[Any]:
@@ -469,8 +469,13 @@ class DPLinearRegression(_Linear, _Trained):
         """Return R²: a number about the data given, which is not private. Records that are no numbers are left out."""
         predicted, values = self.predict(X), _validate.records(y=y)
         known = np.isfinite(values)
-        residual = float(((values - predicted)[known] ** 2).sum())
-        spread = float(((values[known] - values[known].mean()) ** 2).sum())
+        if not known.any():
+            return 0.0
+        with np.errstate(all="ignore"):
+            scale = max(1.0, float(np.abs(values[known]).max()), float(np.abs(predicted[known]).max()))
+            values, predicted = values[known] / scale, predicted[known] / scale  # so that no square overflows
+            residual = float(((values - predicted) ** 2).sum())
+            spread = float(((values - values.mean()) ** 2).sum())
         return 1.0 - residual / spread if spread else float(residual == 0)
 
     @property

@@ -264,16 +264,17 @@ class Records:
 
         Adding or removing a record moves it by at most `clipping_norm`, in L2, for up to 2**27 records.
         """
+        vector, norm = _parameters(self.model, parameters), _clipping_norm(clipping_norm)
         with np.errstate(all="ignore"):
-            weights = list(self._weights(parameters))
+            weights = list(self._weights(vector))
             chosen = np.arange(self.count) if index is None else index
-            step = math.ldexp(1.0, math.frexp(clipping_norm)[1] - RECORD_BITS - 1)  # C is at most 2**21 steps
+            step = math.ldexp(1.0, math.frexp(norm)[1] - RECORD_BITS - 1)  # C is at most 2**21 steps
             if len(chosen) <= ROWS:
-                total = self._whole_sum(weights, clipping_norm, step, chosen)
+                total = self._whole_sum(weights, norm, step, chosen)
             else:
                 high, low = np.zeros((2, self.model.size), dtype=np.int64)
                 for start in range(0, len(chosen), ROWS):
-                    part = self._whole_sum(weights, clipping_norm, step, chosen[start : start + ROWS])
+                    part = self._whole_sum(weights, norm, step, chosen[start : start + ROWS])
                     whole = part.astype(np.int64)
                     high += whole // HALF_WORD
                     low += whole % HALF_WORD
@@ -355,6 +356,8 @@ def _with_constant(rows: FloatArray, model: Model) -> FloatArray:
 def _cleaned(model: Model, rows: Any, targets: Any) -> tuple[FloatArray, FloatArray, Any]:
     """Return rows and targets, zeros in the place of a bad record, and which records are good."""
     aims = _validate.records(targets=targets)
+    if isinstance(rows, (list, tuple)) and not rows:  # nobody: such a list has no columns to count
+        rows = np.empty((0, model.features))
     data, good = _cleaned_rows(model, rows)
     if len(aims) != len(data):
         raise ValueError("rows and targets must be of one length, with one row and one target for each person")

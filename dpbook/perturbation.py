@@ -193,6 +193,7 @@ def output_perturbation(
     delta: float | None = None,
     neighbors: str,
     fit_intercept: bool = True,
+    most_rows: int = MOST_ROWS,
     rng: np.random.Generator | None = None,
 ) -> PrivateLine:
     """Return a logistic regression with noise on its coefficients: ε-DP, or (ε, δ)-DP, under the relation named.
@@ -219,6 +220,9 @@ def output_perturbation(
         Neighbour relation.
     fit_intercept : bool, optional
         Whether there is an intercept.
+    most_rows : int, optional
+        A public number that no data set passes, at most 2**20; more rows are refused. Under add/remove the solver's
+        rounding is bounded for so many, and not for the number of rows, which is private.
     rng : numpy.random.Generator, optional
         None reads the operating system's entropy. A seeded release is reproducible and therefore NOT private.
 
@@ -251,10 +255,12 @@ def output_perturbation(
         scale = gaussian.gaussian_sigma(epsilon=epsilon, delta=delta, sensitivity=size)
     else:
         _validate.positive(epsilon=epsilon)
+    most = _most(most_rows)
     _validate.generator(rng)
-    rows, signs = _signed(X, y, table, fit_intercept)
+    rows, signs = _signed(X, y, table, fit_intercept, most)
+    public = len(rows) if neighbors == _validate.REPLACE_ONE else most
     tolerance = TOLERANCE["output"] * math.sqrt(_radius_squared(fit_intercept)) * (1 - 2.0**-30)
-    found = _minimiser(rows * signs[:, None], strength, np.zeros(rows.shape[1]), tolerance, fit_intercept)
+    found = _minimiser(rows * signs[:, None], strength, np.zeros(rows.shape[1]), tolerance, fit_intercept, public)
     if delta is None:
         wide = sensitivity.vector_sensitivity(per_coordinate=size, dimension=len(found), norm="l2")
         scale = laplace.laplace_scale(epsilon=epsilon, sensitivity=wide)
@@ -274,6 +280,7 @@ def objective_perturbation(
     delta: float,
     neighbors: str,
     fit_intercept: bool = True,
+    most_rows: int = MOST_ROWS,
     rng: np.random.Generator | None = None,
 ) -> PrivateLine:
     """Return a logistic regression that minimises a function with noise in it: (ε, δ)-DP under the relation named.
@@ -300,6 +307,9 @@ def objective_perturbation(
         Neighbour relation.
     fit_intercept : bool, optional
         Whether there is an intercept.
+    most_rows : int, optional
+        A public number that no data set passes, at most 2**20; more rows are refused. Under add/remove the solver's
+        rounding is bounded for so many, and not for the number of rows, which is private.
     rng : numpy.random.Generator, optional
         None reads the operating system's entropy. A seeded release is reproducible and therefore NOT private.
 
@@ -337,8 +347,10 @@ def objective_perturbation(
         neighbors=neighbors,
         fit_intercept=fit_intercept,
     )
+    most = _most(most_rows)
     _validate.generator(rng)
-    rows, signs = _signed(X, y, table, fit_intercept)
+    rows, signs = _signed(X, y, table, fit_intercept, most)
+    public = len(rows) if neighbors == _validate.REPLACE_ONE else most
     columns = rows.shape[1]
     tolerance = TOLERANCE["objective"] * math.sqrt(_radius_squared(fit_intercept)) * (1 - 2.0**-30)
     off = Fraction(tolerance) + Fraction(sqrt_up(Fraction(columns))) * Fraction(noise.grid_step(scale=sigma)) / 2
@@ -346,13 +358,20 @@ def objective_perturbation(
         epsilon=_down(eps * share), delta=_down(d * share), sensitivity=round_up(2 * off / Fraction(strength))
     )
     b = np.asarray(noise.add_gaussian(np.zeros(columns), sigma=sigma, rng=rng))
-    found = _minimiser(rows * signs[:, None], strength, b, tolerance, fit_intercept)
+    found = _minimiser(rows * signs[:, None], strength, b, tolerance, fit_intercept, public)
     noisy = noise.add_gaussian(found, sigma=last_sigma, rng=rng)
     return _line(noisy, table, "objective", neighbors, epsilon, delta, sigma, last_sigma, fit_intercept)
 
 
 def _down(exact: Fraction) -> float:
     return math.nextafter(round_up(exact), 0.0)
+
+
+def _most(most_rows: Any) -> int:
+    most = _validate.integer(most_rows=most_rows)
+    if most > MOST_ROWS:
+        raise ValueError(f"most_rows must be at most 2**20, got {_validate.shown(most_rows)}")
+    return most
 
 
 def _two(classes: Any) -> dict[Any, int]:
@@ -362,15 +381,17 @@ def _two(classes: Any) -> dict[Any, int]:
     return table
 
 
-def _signed(X: Any, y: Any, table: dict[Any, int], intercept: bool) -> tuple[FloatArray, FloatArray]:
+def _signed(
+    X: Any, y: Any, table: dict[Any, int], intercept: bool, most: int = MOST_ROWS
+) -> tuple[FloatArray, FloatArray]:
     """Return the rows, in the unit ball and with the constant column, and ±1 for each; 0 for a record that is bad."""
     codes = _validate.codes(table, y=y)
     given = _validate.rows(X=X)
     rows = sensitivity.clip_norm(given, max_norm=1.0)
     if len(codes) != len(rows):
         raise ValueError("X and y must be of one length, with one row and one label for each person")
-    if len(rows) > MOST_ROWS:
-        raise ValueError("X must have at most 2**20 rows")
+    if len(rows) > most:
+        raise ValueError(f"X must have at most most_rows={most} rows")
     with np.errstate(all="ignore"):
         good = (codes >= 0) & np.isfinite(given).all(axis=1)
     if intercept:
@@ -413,17 +434,23 @@ def _rounding(n: int, columns: int, radius: float, l2: float, size: float, b: fl
     return 2 * 2.0**-53 * (n * radius * each + (8 + columns) * (b + l2 * size))
 
 
-def _minimiser(z: FloatArray, l2: float, b: FloatArray, tolerance: float, intercept: bool) -> FloatArray:
+def _minimiser(
+    z: FloatArray, l2: float, b: FloatArray, tolerance: float, intercept: bool, most: int | None = None
+) -> FloatArray:
     """Return a point at which the true gradient of ``J(w) + b·w`` has at most the norm `tolerance`.
 
-    Newton's method with halved steps; should it stall, gradient descent, which contracts. It ends when the condition
-    is met, and not before: how long that takes depends on the data.
+    Newton's method, with a search on the line where a whole step is too long or too short; should it stall, gradient
+    descent, which contracts. It ends when the condition
+    is met, and not before: how long that takes depends on the data. Whether it can be met is decided first, for `most`
+    rows, a public number, so that a refusal tells nothing.
     """
     n, columns = z.shape
     radius, size_b = math.sqrt(_radius_squared(intercept)) * (1 + 2.0**-50), float(np.linalg.norm(b))
-    largest = 2 * size_b / l2 + math.sqrt(1.4 * n / l2) + 2.0  # J is below J(0) at the minimum, and near it
-    if _rounding(n, columns, radius, l2, largest, size_b) > tolerance / 4:
-        raise ValueError(f"l2 must be larger for so many rows and columns, got {l2}")
+    public = n if most is None else most
+    # J is below J(0) at the minimum, and what is returned is near it.
+    largest = 2 * size_b / l2 + math.sqrt(1.4 * public / l2) + tolerance / l2
+    if _rounding(public, columns, radius, l2, largest, size_b) > tolerance / 2:
+        raise ValueError(f"l2 must be larger, or most_rows smaller, for so many columns, got {l2}")
     w = np.zeros(columns)
     gradient, wrong = _gradient(z, w, l2, b)
     steps = 0
@@ -432,16 +459,26 @@ def _minimiser(z: FloatArray, l2: float, b: FloatArray, tolerance: float, interc
         if size + _rounding(n, columns, radius, l2, float(np.linalg.norm(w)), size_b) <= tolerance:
             return w
         steps += 1
-        if steps <= 100:
+        if steps <= 10_000:
             curvature = (z * (wrong * (1.0 - wrong))[:, None]).T @ z
             curvature[np.diag_indices(columns)] += l2
-            direction, length = np.linalg.solve(curvature, gradient), 1.0
-            while length > 2.0**-20:
-                trial = w - length * direction
-                after, wrong_after = _gradient(z, trial, l2, b)
-                if np.linalg.norm(after) < (1 - length / 4) * size:
-                    break
-                length /= 2
+            direction = np.linalg.solve(curvature, gradient)
+            trial = w - direction
+            after, wrong_after = _gradient(z, trial, l2, b)
+            if np.linalg.norm(after) > size / 2:  # far away: take the least value on the line, where the slope is zero
+                low, length = 0.0, 1.0
+                high = math.inf
+                for _ in range(60):
+                    slope = after @ direction
+                    if slope > 0:
+                        low = length
+                    else:
+                        high = length
+                    if abs(slope) <= 0.1 * (gradient @ direction) or high - low <= 1e-12 * high:
+                        break
+                    length = 2 * length if high == math.inf else (low + high) / 2
+                    trial = w - length * direction
+                    after, wrong_after = _gradient(z, trial, l2, b)
             w, gradient, wrong = trial, after, wrong_after
         else:
             w = w - gradient / (n * radius**2 / 4 + l2)

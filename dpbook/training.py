@@ -51,6 +51,19 @@ class Plan:
     neighbors: str
     delta: float
 
+    def __post_init__(self) -> None:
+        checked = {
+            "noise_multiplier": self.mechanism.noise_multiplier,
+            "sampling_prob": self.mechanism.sampling_prob,
+            "steps": _validate.integer(steps=self.steps),
+            "clipping_norm": gradients._clipping_norm(self.clipping_norm),
+            "divisor": _validate.positive(divisor=self.divisor),
+            "neighbors": _validate.neighbors(self.neighbors),
+            "delta": _validate.open_unit(delta=self.delta),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
     @property
     def mechanism(self) -> SubsampledGaussian:
         """One step, as `dpbook.accounting` takes it."""
@@ -194,6 +207,10 @@ def _batches(sampling_prob: Any, expected_batch_size: Any, n: Any) -> tuple[floa
     assert size is not None
     if size > people:
         raise ValueError(f"expected_batch_size must be at most n={people}, got {_validate.shown(expected_batch_size)}")
+    if size / people == 0:
+        raise ValueError(
+            f"expected_batch_size must be larger for n={people}, got {_validate.shown(expected_batch_size)}"
+        )
     return size / people, size
 
 
@@ -334,7 +351,10 @@ def _sources(records: Records, plan: Plan, rng: np.random.Generator | None) -> t
 
 
 def _noisy(records: Records, parameters: FloatArray, plan: Plan, sample: Sample, perturb: Perturb) -> FloatArray:
-    return perturb(records.clipped_sum(parameters, plan.clipping_norm, sample())) / plan.divisor
+    noisy = perturb(records.clipped_sum(parameters, plan.clipping_norm, sample()))
+    with np.errstate(over="ignore"):
+        # Never infinite: momentum would make NaN of it, and then an empty batch would show.
+        return np.clip(noisy / plan.divisor, -gradients.LARGEST, gradients.LARGEST)
 
 
 def _descend(

@@ -12,7 +12,8 @@ So about three times one trial, almost however many are tried. If one trial is Î
 Talwar, 2019).
 
 The output of a trial is its score *and* what was trained: the score must be computed from public data, or its noise and
-its cost must be in the account of a trial. K itself is not released.
+its cost must be in the account of a trial. K itself is not released, and must not show otherwise: not by a progress
+line or a log of each trial, nor by the clock. An error in a trial shows more than the winner too.
 """
 
 import functools
@@ -27,6 +28,7 @@ from scipy import optimize
 from dpbook import _validate, noise, rdp
 
 SLACK = 1 + 1e-12  # pays for the rounding of a few operations
+LARGEST_SCORE = 2**1000
 FEWEST, MOST = 1, 2**11  # expected trials: Î³ is then a multiple of 2**-64
 
 
@@ -197,6 +199,8 @@ def _scored(given: Any) -> tuple[float, Any]:
     if not isinstance(given, tuple) or len(given) != 2:
         raise TypeError(f"trial must return (score, result), got {type(given).__name__}")
     score, result = given
+    if type(score) is int:  # a Python int has no largest value
+        score = min(max(score, -LARGEST_SCORE), LARGEST_SCORE)
     if not isinstance(score, (int, float, np.integer, np.floating)) or isinstance(score, bool):
         raise TypeError(f"trial must return a number as score, got {type(score).__name__}")
     return (-math.inf if math.isnan(score) else float(score)), result

@@ -141,6 +141,7 @@ ACCEPTED: dict[str, set[str]] = {
     "n": {"none"},
     "zero": ZERO,
     "whole_from_2": set(),
+    "most_rows": set(),
     "magnitudes": {"list12", "ints12", "floats12", "read_only", "object_array"},
     "callable_or_none": {"none"},
     "draws": set(),  # whole numbers from 16 on
@@ -193,7 +194,7 @@ ACCEPTED: dict[str, set[str]] = {
 # Where it depends on the data whether the parameter is right, so that data is looked at.
 DEPENDS = {"n": ONE}
 NOBODY_AT_ALL = {"empty_array", "empty_list"}
-DEPENDS = {"n": ONE, "n_given": ONE, "targets_of_two": NOBODY_AT_ALL, "labels_of_two": NOBODY_AT_ALL}
+DEPENDS = {"n": ONE, "n_given": ONE, "most_rows": ONE, "targets_of_two": NOBODY_AT_ALL, "labels_of_two": NOBODY_AT_ALL}
 # Where refusing, with a message as for all others, is as good as accepting.
 EITHER = {
     "positives": HUGE,
@@ -317,6 +318,7 @@ LINES = {
     "delta": DELTA,
     "neighbors": RELATION,
     "fit_intercept": (True, "flag"),
+    "most_rows": (1000, "most_rows"),
     "rng": RNG,
 }
 

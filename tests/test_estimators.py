@@ -62,6 +62,26 @@ def test_a_target_is_kept(maker):
 
 
 @EVERY
+def test_a_fitted_estimator_holds_no_data(maker):
+    """It will be pickled and passed on: what is in it is what was released, and what is public."""
+    model = maker(rng=seeded(), keep_models=True).fit(*people(maker))
+    public = {"plan_", "model_", "classes_", "target_unit_"}
+    released = {"parameters_", "models_", "accountant_"}
+    assert set(vars(model)) - set(model.get_params()) <= public | released
+    assert len(pickle.dumps(model)) < 3000 + model.models_.nbytes + len(pickle.dumps(seeded()))
+
+
+@EVERY
+def test_clones_share_the_generator(maker):
+    """A copy of a generator would give two models the same noise, and their difference none."""
+    X, y = people(maker)
+    model = maker(rng=seeded())
+    twin = model.__sklearn_clone__()
+    assert twin.rng is model.rng
+    assert not np.array_equal(model.fit(X, y).parameters_, twin.fit(X, y).parameters_)
+
+
+@EVERY
 def test_the_account_stands_before_the_first_step(maker):
     """Whoever stops a training has paid for all of it, and keeps the parameters reached."""
 
@@ -142,6 +162,18 @@ def test_predictions_have_the_usual_shapes(maker):
         assert np.squeeze(scores) == pytest.approx(model.decision_function(X))
 
 
+@EVERY
+def test_scores_never_warn(maker):
+    X, y = people(maker)
+    model = maker(rng=seeded()).fit(X, y)
+    assert model.score(X[:0], y[:0]) == 0.0  # nobody
+    for odd in (np.nan, 1e300, -1.7e308, np.inf, None):
+        labels = y.astype(object)
+        labels[0] = odd
+        assert model.score(X, labels) <= 1.0
+        assert model.score(X[:1], labels[:1]) <= 1.0
+
+
 def test_classes_come_from_the_caller_and_not_from_the_data():
     """A class that nobody has, and labels that are no class: the output's shape says nothing about the labels."""
     X, _ = people(MAKERS["multinomial"])
@@ -176,6 +208,20 @@ def test_linear_regression_works_in_the_unit_of_the_targets():
     assert model.score(X, y) > 0.98
     with pytest.raises(ValueError, match="target_bounds must have lower < upper"):
         MAKERS["linear"](target_bounds=(1, 1)).fit(None, None)
+
+
+def test_targets_are_clipped_to_the_public_bounds():
+    X = seeded(3).uniform(-1, 1, (50, 2))
+    inside = np.where(X[:, 0] > 0, 10.0, 0.0)
+    outside = np.where(X[:, 0] > 0, 1e9, -1e300)
+    found = [MAKERS["linear"](rng=seeded(), clipping_norm=100.0).fit(X, y).parameters_ for y in (inside, outside)]
+    assert np.array_equal(*found)
+
+
+def test_sparse_data_are_refused_by_name():
+    sparse = pytest.importorskip("scipy.sparse")
+    with pytest.raises(ValueError, match=r"X must be .*, got csr_matrix"):
+        MAKERS["logistic"]().fit(sparse.csr_matrix(np.eye(3)), ["no"] * 3)
 
 
 def test_all_three_learn():

@@ -161,6 +161,28 @@ def test_neighbours_of_other_data_give_the_same_record(kind):
     assert [a - b for a, b in zip(exact(everybody), exact(without), strict=True)] == exact(alone)
 
 
+def test_the_margin_pays_for_every_rounding():
+    """That of sums of 2**27 records, and that of the factor, where a norm lies just below a whole number of steps."""
+    assert Fraction(gradients.MARGIN) >= 2 * Fraction(2**27, 2**53) + Fraction(1, 2**40)
+    model = Model(features=1, loss="squared", intercept=False)
+    for norm in (math.nextafter(1.0, 0.0), math.nextafter(0.75, 0.0), math.nextafter(2.0**-30, 0.0)):
+        targets = -np.arange(1.0, 400.0)
+        records = Records(model, np.ones((len(targets), 1)), targets)
+        sizes = [records.clipped_sum(np.zeros(1), norm, np.array([i]))[0] for i in range(len(targets))]
+        assert max(sizes) <= norm
+        assert min(sizes) >= norm * (1 - 2.0**-18)
+
+
+def test_sums_refuse_a_norm_or_parameters_out_of_range():
+    records = Records(Model(features=1, loss="squared", intercept=False), [[1.0]], [1.0])
+    for norm in (0.0, -1.0, math.inf, math.nan, 2.0**-101, "1"):
+        with pytest.raises((TypeError, ValueError), match="clipping_norm must"):
+            records.clipped_sum(np.zeros(1), norm)
+    with pytest.raises(ValueError, match="parameters must be finite"):
+        records.clipped_sum(np.array([math.nan]), 1.0)
+    assert abs(records.clipped_sum(np.array([1e308]), 1.0)[0]) <= 1.0
+
+
 def test_a_float_implementation_fails_where_this_one_does_not():
     """The power of the two tests above: plain float32 or float64 products give other last digits to other batches."""
     model = Model(features=64, outputs=10, hidden=(32,), loss="softmax")
@@ -244,6 +266,14 @@ def test_odd_records_never_raise_nor_warn_nor_change_a_shape(kind):
             for function in (gradients.per_example_gradients, gradients.per_example_losses):
                 assert np.isfinite(function(model, parameters, rows, targets)).all()
             assert np.isfinite(gradients.outputs(model, parameters, rows)).all()
+
+
+@EVERY
+def test_nobody_is_data_too(kind):
+    model = KINDS[kind]
+    for rows in ([], (), np.empty((0, 6))):
+        found = gradients.clipped_gradient_sum(model, np.zeros(model.size), rows, [], clipping_norm=1.0)
+        assert found.tolist() == [0.0] * model.size
 
 
 @pytest.mark.parametrize("kind", ["logistic", "softmax", "tanh"])

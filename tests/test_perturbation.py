@@ -47,6 +47,26 @@ def test_the_solver_stops_where_the_true_gradient_is_small(l2, noisy):
         assert np.linalg.norm(w - best) <= (tolerance + 1e-7) / l2
 
 
+def test_the_solver_ends_where_a_loss_is_almost_all_corners(monkeypatch):
+    """With hardly any regularisation the minimum is a million away: halved Newton steps alone never got there."""
+    calls, gradient = [], perturbation._gradient
+
+    def counted(*given):
+        calls.append(1)
+        assert len(calls) < 1000
+        return gradient(*given)
+
+    monkeypatch.setattr(perturbation, "_gradient", counted)
+    X, y = people(300, 5)
+    rows, signs = perturbation._signed(X, y, {0: 0, 1: 1}, True)
+    for seed in (9, 15, 26, 40, 83, 100, 122):
+        b = 2.0 * seeded(seed).standard_normal(6)
+        for l2 in (1e-6, 1e-5, 1e-3):
+            calls.clear()
+            w = perturbation._minimiser(rows * signs[:, None], l2, b, 2.0**-16, True)
+            assert np.linalg.norm(gradient(rows * signs[:, None], w, l2, b)[0]) <= 2.0**-16
+
+
 def test_the_bound_on_rounding_holds_with_room():
     X, y = people(2000, 20)
     rows, signs = perturbation._signed(X, y, {0: 0, 1: 1}, True)
@@ -146,19 +166,65 @@ def test_too_little_regularisation_is_refused():
             perturbation.objective_sigma(l2=l2, epsilon=epsilon, delta=1e-5, neighbors="add_remove")
     with pytest.raises(ValueError, match="l2 must be between"):
         perturbation.output_perturbation([[1.0]], [1], **{**BASIS, "l2": 1e-9})
-    with pytest.raises(ValueError, match="l2 must be larger for so many"):
+    with pytest.raises(ValueError, match="l2 must be larger, or most_rows smaller"):
         perturbation.objective_perturbation(*people(50_000), **{**BASIS, "l2": 1e-6, "epsilon": 20.0})
+
+
+def test_a_refusal_does_not_depend_on_the_number_of_rows_unless_that_is_public():
+    """Under add/remove, an error that comes with one row more would tell that the row is there."""
+    terms, seen = {**BASIS, "epsilon": 20.0}, {}
+    for relation in ("add_remove", "replace_one"):
+        for n in (0, 1, 300, 20_000):
+            for l2 in (1e-6, 1e-4, 1.0, 1e12):
+                try:
+                    perturbation.objective_perturbation(
+                        *people(n, 5), **{**terms, "l2": l2, "neighbors": relation}, rng=seeded()
+                    )
+                    seen.setdefault((relation, l2), set()).add("")
+                except ValueError as error:
+                    seen.setdefault((relation, l2), set()).add(str(error))
+    assert all(len(messages) == 1 for (relation, _), messages in seen.items() if relation == "add_remove")
+    assert len(seen["replace_one", 1e-6]) == 2  # there n is public
+    assert seen["add_remove", 1e12] == seen["add_remove", 1.0] == {""}
+    few = perturbation.objective_perturbation(*people(100, 5), **{**terms, "l2": 1e-4, "most_rows": 100}, rng=seeded())
+    assert np.isfinite(few.coef).all()
+    with pytest.raises(ValueError, match="X must have at most most_rows=100 rows"):
+        perturbation.output_perturbation(*people(101), **BASIS, most_rows=100)
+    with pytest.raises(ValueError, match=r"most_rows must be at most 2\*\*20"):
+        perturbation.output_perturbation(*people(1), **BASIS, most_rows=2**20 + 1)
 
 
 def test_the_solvers_error_is_paid_for():
     fit = perturbation.objective_perturbation(*people(), **BASIS, rng=seeded())
     whole = perturbation.objective_sigma(l2=2.0, epsilon=1.0, delta=1e-5, neighbors="add_remove")
     assert fit.sigma > whole  # from a smaller share of ε and δ
+    share = perturbation.objective_sigma(l2=2.0, epsilon=0.95, delta=0.95e-5, neighbors="add_remove")
+    assert share * (1 - 1e-12) <= fit.sigma <= share * (1 + 1e-12)
     off = perturbation.TOLERANCE["objective"] * math.sqrt(2) * (1 - 1e-6)
     off += math.sqrt(4) * noise.grid_step(scale=fit.sigma) / 2
     least = gaussian.gaussian_sigma(epsilon=0.05, delta=5e-7, sensitivity=2 * off / 2.0)
     assert fit.last_sigma >= least * (1 - 1e-9)
     assert fit.last_sigma < fit.sigma / 100
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_what_is_released_is_noise_on_every_entry(monkeypatch, intercept):
+    """The minimiser itself never leaves: the last noise is drawn for it, and its grid shows in what is released."""
+    calls, add = [], noise.add_gaussian
+
+    def recorded(x, *, sigma, rng):
+        calls.append((len(x), sigma))
+        return add(x, sigma=sigma, rng=rng)
+
+    monkeypatch.setattr(noise, "add_gaussian", recorded)
+    terms = {**BASIS, "fit_intercept": intercept}
+    for method in (perturbation.output_perturbation, perturbation.objective_perturbation):
+        calls.clear()
+        fit = method(*people(), **terms, rng=seeded())
+        last = fit.last_sigma or fit.sigma
+        assert calls == [(3 + intercept, fit.sigma), (3 + intercept, last)][-2 if fit.last_sigma else -1 :]
+        for value in [*fit.coef.tolist(), fit.intercept]:
+            assert (Fraction(value) / Fraction(noise.grid_step(scale=last))).denominator == 1
 
 
 def test_the_noise_is_that_of_the_sensitivity():

@@ -88,6 +88,21 @@ def test_the_target_is_kept_and_not_wasted(relation, q, target):
     assert accounting.Accountant(neighbors=relation).add(step, steps=40).epsilon(delta=1e-5) > target
 
 
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("q", [0.1, 1.0])
+def test_the_account_is_under_the_plans_relation(relation, q):
+    """Whoever is replaced moves a sum by twice the norm."""
+    plan = plan_training(**{**ONE, "neighbors": relation, "sampling_prob": q})
+    step = accounting.SubsampledGaussian(noise_multiplier=1.0, sampling_prob=q)
+    own = accounting.Accountant(neighbors=relation).add(step)
+    assert plan.account.neighbors == relation
+    assert plan.epsilon == own.epsilon(delta=1e-5)
+    assert plan.strict_epsilon == own.epsilon(delta=math.nextafter(1e-5, 0.0)) >= plan.epsilon
+    ledger = budget.Ledger(budget.basic(epsilon=100.0, delta=1e-4, neighbors=relation))
+    training.charge(plan, ledger=ledger, label="x")
+    assert Fraction(ledger.history[0].amount["epsilon"]) >= Fraction(own.epsilon(delta=1e-5))
+
+
 def test_the_account_is_the_one_of_the_golden_number():
     plan = plan_training(**BASIS, noise_multiplier=1.5, sampling_prob=0.04, n=1000, steps=2249)
     assert 6.76504 <= plan.epsilon <= 6.7697  # opacus tests: PRV bounds for the same steps
@@ -277,6 +292,31 @@ def test_without_noise_it_finds_scikit_learns_logistic_regression(classes):
     assert classes > 2 or constant == pytest.approx(expected, abs=5e-3)
 
 
+def test_a_plan_is_checked_however_it_is_made():
+    plan = plan_training(**ONE)
+    for name, bad in (
+        ("noise_multiplier", 1e-6), ("noise_multiplier", -1.0), ("sampling_prob", 1.1), ("steps", 0), ("divisor", 0.0),
+        ("clipping_norm", math.inf), ("neighbors", "x"), ("delta", 0.0), ("delta", math.nan),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            dataclasses.replace(plan, **{name: bad})
+    with pytest.raises(ValueError, match="expected_batch_size must be larger"):
+        plan_training(**{**ONE, "sampling_prob": None, "expected_batch_size": 1e-320, "n": 2**53})
+
+
+@pytest.mark.parametrize(("optimizer", "momentum"), [("sgd", 0.0), ("sgd", 0.9), ("adam", 0.0)])
+@pytest.mark.parametrize("size", [1e-320, 1e-300, 1e-60, 1e300])
+def test_no_divisor_makes_steps_that_are_no_numbers(optimizer, momentum, size):
+    """Parameters that are NaN would show whether a batch is empty: a sum over nobody is 0, and any other NaN."""
+    plan = plan_training(**{**ONE, "clipping_norm": 2.0**100, "expected_batch_size": size, "steps": 6})
+    for people in (0, 3):
+        found = training.dp_sgd(
+            LINE, np.ones((people, 1)), np.ones(people), plan=plan, learning_rate=1e6, optimizer=optimizer,
+            momentum=momentum, l2=1e6, rng=seeded(),
+        )  # fmt: skip
+        assert np.isfinite(found).all()
+
+
 def test_no_public_function_trains_without_noise():
     for multiplier in (0, 0.0, 1e-3, None):
         with pytest.raises((TypeError, ValueError), match="noise_multiplier must be"):
@@ -367,6 +407,10 @@ def test_ledgers_of_other_terms_are_refused():
     training.charge(whole, ledger=rho, label="x")
     assert float(rho.spent["rho"]) == pytest.approx(6 / 18)
     assert Fraction(rho.spent["rho"]) >= Fraction(6, 18)
+    replaced = budget.Ledger(budget.zcdp(rho=9.0, neighbors="replace_one"))
+    training.charge(dataclasses.replace(whole, neighbors="replace_one"), ledger=replaced, label="x")
+    assert float(replaced.spent["rho"]) == pytest.approx(4 * 6 / 18)
+    assert Fraction(replaced.spent["rho"]) >= Fraction(4 * 6, 18)
 
 
 # --- audits: a planted record, and faulty twins ----------------------------------------------------------------------

