@@ -323,8 +323,8 @@ diffprivlib's `LogisticRegression` perturbs the objective and promises δ = 0, t
 diffprivlib promises more, and the columns are comparable at the same ε only in this sense. It takes the classes from
 the labels; dpbook is told them. For both methods that perturb the objective the strength of the regularisation is
 the best of {strengths}, chosen by looking at the results, which a real release could not.
-DP-SGD has the settings of above. The last two
-columns are mean differences of the same splits, with their standard errors; a minus says that dpbook is worse.
+DP-SGD has the settings of above. The last two columns are mean differences of the same splits, with their standard
+errors; a minus says that dpbook is worse.
 
 {single}
 
