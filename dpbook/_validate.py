@@ -435,6 +435,7 @@ def codes(table: dict[Any, int], /, **parameter: Any) -> IntArray:
         keys = np.array(sorted(table), dtype=np.int64)
         places = np.array([table[key] for key in sorted(table)] + [-1], dtype=np.int64)
         at = np.minimum(np.searchsorted(keys, value), len(keys) - 1)
-        return places[np.where(keys[at] == value, at, len(keys))]
+        found: IntArray = places[np.where(keys[at] == value, at, len(keys))]
+        return found
     get = table.get
     return np.array([get(key, -1) for key in identifiers(**parameter)], dtype=np.int64)

@@ -73,7 +73,7 @@ class PrivateLine:
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the class of each row."""
-        table = np.empty(2, dtype=object)
+        table: npt.NDArray[Any] = np.empty(2, dtype=object)
         table[:] = self.classes
         if type(self.classes[0]) is type(self.classes[1]):
             table = np.array(self.classes)
@@ -424,7 +424,7 @@ def _minimiser(z: FloatArray, l2: float, b: FloatArray, tolerance: float, interc
     largest = 2 * size_b / l2 + math.sqrt(1.4 * n / l2) + 2.0  # J is below J(0) at the minimum, and near it
     if _rounding(n, columns, radius, l2, largest, size_b) > tolerance / 4:
         raise ValueError(f"l2 must be larger for so many rows and columns, got {l2}")
-    w = np.zeros(columns)
+    w: FloatArray = np.zeros(columns)
     gradient, wrong = _gradient(z, w, l2, b)
     steps = 0
     while True:
