@@ -360,6 +360,8 @@ def rows(**parameter: Any) -> FloatArray:
         raise ValueError(f"{name} must be {rule}, all of one length") from None
     if array.dtype.kind not in "biufO":
         raise TypeError(f"{name} must be {rule}, got dtype {array.dtype}")
+    if array.ndim == 1 and isinstance(value, (list, tuple)) and any(isinstance(row, (list, tuple)) for row in value):
+        raise ValueError(f"{name} must be {rule}, all of one length")
     if array.ndim != 2:
         raise ValueError(f"{name} must be {rule}, got {array.ndim} dimensions")
     result = np.ascontiguousarray(_floats(array))
