@@ -135,7 +135,9 @@ class Mixture:
                     return np.sign(losses) * (1 + s * np.where(np.abs(ratio) < 0.5, np.log1p(ratio), far)) / 2
                 wide = np.abs(losses) / 2
                 log_g = np.log(np.sinh(wide)) + (math.log1p(-q) if q < 1 else -math.inf) + 1 / (2 * s * s) - math.log(q)
-                inverse = np.where(log_g > 300, log_g + math.log(2), np.arcsinh(np.exp(np.minimum(log_g, 300))))
+                inverse: FloatArray = np.where(
+                    log_g > 300, log_g + math.log(2), np.arcsinh(np.exp(np.minimum(log_g, 300)))
+                )
                 return np.sign(losses) * s * s * (wide + inverse)
             sign = 1.0 if self.direction == "remove" else -1.0
             ratio = np.expm1(sign * losses) / q
@@ -225,8 +227,9 @@ class Mixture:
         around[2:-1:2] = np.maximum(h[1:], h[:-1])
         x = self._outputs(edges)
         p, q = self.weights
-        up, down, own = (np.zeros(2 * cells) for _ in range(3))  # P - z Q and z' Q - P of half a cell, and z Q
-        error, wrong_tail = np.zeros(2 * cells), np.zeros(2 * cells + 1)
+        up, down, own = np.zeros((3, 2 * cells))  # P - z Q and z' Q - P of half a cell, and z Q
+        error: FloatArray = np.zeros(2 * cells)
+        wrong_tail = np.zeros(2 * cells + 1)
         grow, z = np.expm1(edges), np.exp(edges)
         for c, wp, wq in zip(self.centers, p, q, strict=True):
             mass, off = self._masses(x, float(c))
@@ -326,7 +329,7 @@ class Mixture:
                 last = min(last, float(self.centers[self.weights[0] > 0].max()) - s * float(special.ndtri(tail)))
             if (last - first) / width > LARGEST_GRID:
                 return _log_mix(self.sampling_prob, (a - 1) * a * square) / (a - 1)
-            x = np.arange(first, last + width, width)
+            x: FloatArray = np.arange(first, last + width, width, dtype=np.float64)
             logs = [-(((x - c) / s) ** 2) / 2 for c in self.centers]
             logs = [v - math.log(s * math.sqrt(2 * math.pi)) for v in logs]
             measure = np.full(len(x), math.log(x[1] - x[0]))
@@ -352,7 +355,7 @@ class Mixture:
 
     def _pieces(self, a: float, left: float, right: float) -> FloatArray:
         """Return the ends of pieces on which the integrand changes little, or is below exp(-50) of the whole."""
-        ends = np.linspace(left, right, 64 * int(right - left) + 1)
+        ends: FloatArray = np.linspace(left, right, 64 * int(right - left) + 1, dtype=np.float64)
         for _ in range(40):
             middle = (ends[:-1] + ends[1:]) / 2
             values = []
