@@ -45,6 +45,7 @@ _build/.site-stamp: $(wildcard book/_ext/*.py) _config.yml $(wildcard book/_temp
 
 # The copy: a build in which no page has changed copies no script.
 book: $(STAMP) _build/.package-stamp _build/.site-stamp $(wildcard $(LIVE))
+	@echo "Running the notebooks and writing the pages: two minutes or more, mostly in silence"
 	$(BIN)/jupyter-book build . -W -n --keep-going --quiet
 	@rm -rf $(SITE)/_static/pyodide && cp -R book/_static/. $(SITE)/_static/
 	@echo "The book is in $(SITE). Open $(SITE)/index.html, or run: make serve"

@@ -137,7 +137,8 @@ def _numeric_views(first: FloatArray, second: FloatArray) -> list[View]:
     if width == 1:
         return [View("the released value", lambda x: x[:, 0])]
     good = [x[np.isfinite(x).all(axis=1)] for x in (first, second)]
-    order, fitted = np.arange(width), []
+    order: npt.NDArray[np.intp] = np.arange(width)
+    fitted: list[View] = []
     if min(map(len, good)) >= 2:
         mean, spread = [x.mean(axis=0) for x in good], [x.std(axis=0) for x in good]
         gap, scale = mean[0] - mean[1], np.hypot(*spread) + 1e-300

@@ -360,6 +360,8 @@ def rows(**parameter: Any) -> FloatArray:
         raise ValueError(f"{name} must be {rule}, all of one length") from None
     if array.dtype.kind not in "biufO":
         raise TypeError(f"{name} must be {rule}, got dtype {array.dtype}")
+    if array.ndim == 1 and isinstance(value, (list, tuple)) and any(isinstance(row, (list, tuple)) for row in value):
+        raise ValueError(f"{name} must be {rule}, all of one length")
     if array.ndim != 2:
         found = f"{array.ndim} dimensions" if array.ndim else type(value).__name__  # a sparse matrix, for one
         raise ValueError(f"{name} must be {rule}, got {found}")
@@ -436,6 +438,7 @@ def codes(table: dict[Any, int], /, **parameter: Any) -> IntArray:
         keys = np.array(sorted(table), dtype=np.int64)
         places = np.array([table[key] for key in sorted(table)] + [-1], dtype=np.int64)
         at = np.minimum(np.searchsorted(keys, value), len(keys) - 1)
-        return places[np.where(keys[at] == value, at, len(keys))]
+        found: IntArray = places[np.where(keys[at] == value, at, len(keys))]
+        return found
     get = table.get
     return np.array([get(key, -1) for key in identifiers(**parameter)], dtype=np.int64)

@@ -128,7 +128,7 @@ class RandomizedResponse:
             raise ValueError('neighbors must be "replace_one" for randomised response: a person less is an answer less')
         p, k = self.truth_prob, self.categories
         other = (1 - p) / (k - 1)
-        loss = math.log(p / other)
+        loss = math.log1p(float(Fraction(p) * (k - 1) / (1 - Fraction(p)) - 1))  # all digits, for any p
         rest = ((0.0,), ((k - 2) * other,)) if k > 2 else ((), ())
         lattice = loss if k > 2 else 2 * loss
         return (Atoms((loss, *rest[0], -loss), (p, *rest[1], other), 0.0, lattice),)

@@ -129,7 +129,8 @@ class Model:
 
     def layers(self, parameters: FloatArray) -> list[FloatArray]:
         """Return the matrix of each layer, as views of one vector of parameters."""
-        result, at = [], 0
+        result: list[FloatArray] = []
+        at = 0
         for a, b in self.shapes:
             result.append(parameters[at : at + a * b].reshape(a, b))
             at += a * b

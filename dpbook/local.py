@@ -7,7 +7,7 @@ from scipy import special
 
 from dpbook import _validate, noise
 from dpbook._exact import precise
-from dpbook._validate import REPLACE_ONE
+from dpbook._validate import REPLACE_ONE, FloatArray
 from dpbook.release import Release
 
 WORD = 2**64
@@ -174,8 +174,9 @@ def response_shares(answers: Any, *, categories: Any, epsilon: float, alpha: flo
     counts = np.bincount(places + 1, minlength=len(table) + 1)[1:].astype(np.float64)
     n = max(float(counts.sum()), 1.0)
     if not counts.sum():
-        even = np.full(len(table), 1 / len(table))
-        value, low, high = even, np.zeros(len(table)), np.ones(len(table))
+        value: FloatArray = np.full(len(table), 1 / len(table))
+        low: FloatArray = np.zeros(len(table))
+        high: FloatArray = np.ones(len(table))
     else:
         value = (counts / n - other) / (truth - other)
         least = np.where(counts > 0, special.betaincinv(np.maximum(counts, 1), n - counts + 1, level / 2), 0.0)

@@ -31,6 +31,7 @@ from scipy import special
 from dpbook._validate import FloatArray
 
 EPS = 2.0**-52
+TINY = 2.0**-1022  # what is below has lost digits, or all of them
 LARGEST_LOSS = 600.0  # beyond, mass counts as infinite loss (above) or is left out (below)
 LARGEST_GRID = 2**19
 EVEN_GRID = 1024  # up to so many cells all have one width
@@ -88,6 +89,12 @@ class Mixture:
         return (mixed, single) if self.direction == "remove" else (single, mixed)
 
     @property
+    def excess(self) -> FloatArray:
+        """Weights of P less those of Q: with all digits, which ``1 - q`` has not."""
+        q = self.sampling_prob
+        return np.array({"remove": [-q, q], "add": [q, -q], "replace": [0.0, q, -q]}[self.direction])
+
+    @property
     def range(self) -> tuple[float, float]:
         """Smallest and largest loss; finite ends of Laplace noise are atoms."""
         q = self.sampling_prob
@@ -135,7 +142,9 @@ class Mixture:
                     return np.sign(losses) * (1 + s * np.where(np.abs(ratio) < 0.5, np.log1p(ratio), far)) / 2
                 wide = np.abs(losses) / 2
                 log_g = np.log(np.sinh(wide)) + (math.log1p(-q) if q < 1 else -math.inf) + 1 / (2 * s * s) - math.log(q)
-                inverse = np.where(log_g > 300, log_g + math.log(2), np.arcsinh(np.exp(np.minimum(log_g, 300))))
+                inverse: FloatArray = np.where(
+                    log_g > 300, log_g + math.log(2), np.arcsinh(np.exp(np.minimum(log_g, 300)))
+                )
                 return np.sign(losses) * s * s * (wide + inverse)
             sign = 1.0 if self.direction == "remove" else -1.0
             ratio = np.expm1(sign * losses) / q
@@ -158,7 +167,8 @@ class Mixture:
         size = np.abs(y)
         with np.errstate(over="ignore", invalid="ignore", under="ignore"):
             tail = special.ndtr(-size) if self.noise == "gaussian" else np.exp(-size) / 2
-            error = np.where(tail > 0, EPS * (4 + 3 * np.minimum(size, 50.0) ** 2) * tail, 0.0)
+            error = EPS * (4 + 3 * np.minimum(size, 50.0) ** 2) * tail
+            error = np.where(np.isfinite(size), error + TINY, 0.0)
         return tail, error, y
 
     def _masses(self, x: FloatArray, center: float) -> tuple[FloatArray, FloatArray]:
@@ -178,7 +188,7 @@ class Mixture:
         ends = np.array([used.min() + self.multiplier * special.ndtri(left),
                          used.max() - self.multiplier * special.ndtri(tail)])  # fmt: skip
         first, last = self.loss(ends)
-        return max(float(first), low, -LARGEST_LOSS), min(float(last), high, LARGEST_LOSS)
+        return max(min(float(first), LARGEST_LOSS - 1), low, -LARGEST_LOSS), min(float(last), high, LARGEST_LOSS)
 
     def grid(self, step: float, tail: float, left: float, fixed: bool, tilt: float = 1.0) -> Grid:
         """Return the measures on a grid of about this step; `fixed` for exactly this one.
@@ -225,17 +235,19 @@ class Mixture:
         around[2:-1:2] = np.maximum(h[1:], h[:-1])
         x = self._outputs(edges)
         p, q = self.weights
-        up, down, own = (np.zeros(2 * cells) for _ in range(3))  # P - z Q and z' Q - P of half a cell, and z Q
-        error, wrong_tail = np.zeros(2 * cells), np.zeros(2 * cells + 1)
+        up, down, own = np.zeros((3, 2 * cells))  # P - z Q and z' Q - P of half a cell, and z Q
+        error: FloatArray = np.zeros(2 * cells)
+        wrong_tail = np.zeros(2 * cells + 1)
         grow, z = np.expm1(edges), np.exp(edges)
-        for c, wp, wq in zip(self.centers, p, q, strict=True):
+        for c, more, wq in zip(self.centers, self.excess, q, strict=True):
             mass, off = self._masses(x, float(c))
-            rise, fall = (wp - wq) - grow[:-1] * wq, (wq - wp) + grow[1:] * wq
+            rise, fall = more - grow[:-1] * wq, grow[1:] * wq - more
             up += rise * mass
             down += fall * mass
             own += wq * z[:-1] * mass
-            wrong_tail += (np.abs((wp - wq) - grow * wq) + wq * z * around) * off
-            error += EPS * (np.maximum(np.abs(rise), np.abs(fall)) + wq * z[1:] * np.repeat(h, 2)) * mass * 4
+            wrong_tail += (np.abs(more - grow * wq) + wq * z * around) * off
+            size = abs(more) + wq * np.maximum(np.abs(grow[:-1]), np.abs(grow[1:]))
+            error += EPS * (size + wq * z[1:] * np.repeat(h, 2)) * mass * 4
         if self.noise == "laplace" and self.sampling_prob == 1 and self.direction != "replace":
             # The density of the losses is exp(±l/2 - 1/2s) / 4: nothing cancels.
             low, high = self.range
@@ -248,6 +260,7 @@ class Mixture:
             small = EPS * (32 * np.maximum(up, down) + 8 * own * np.repeat(h, 2))
             error = np.where(inside, small, error)
             wrong_tail[1:-1][inside[1:] & inside[:-1]] = 0.0
+        error += np.maximum(-up, 0.0) + np.maximum(-down, 0.0)  # no longer between two cells only: it adds up
         up, down = np.maximum(up, 0.0), np.maximum(down, 0.0)
         low_up, high_up, low_down, high_down = up[::2], up[1::2], down[::2], down[1::2]
         half, whole, back = np.expm1(h / 2), np.expm1(h), -np.expm1(-h)
@@ -326,7 +339,7 @@ class Mixture:
                 last = min(last, float(self.centers[self.weights[0] > 0].max()) - s * float(special.ndtri(tail)))
             if (last - first) / width > LARGEST_GRID:
                 return _log_mix(self.sampling_prob, (a - 1) * a * square) / (a - 1)
-            x = np.arange(first, last + width, width)
+            x: FloatArray = np.arange(first, last + width, width, dtype=np.float64)
             logs = [-(((x - c) / s) ** 2) / 2 for c in self.centers]
             logs = [v - math.log(s * math.sqrt(2 * math.pi)) for v in logs]
             measure = np.full(len(x), math.log(x[1] - x[0]))
@@ -352,7 +365,7 @@ class Mixture:
 
     def _pieces(self, a: float, left: float, right: float) -> FloatArray:
         """Return the ends of pieces on which the integrand changes little, or is below exp(-50) of the whole."""
-        ends = np.linspace(left, right, 64 * int(right - left) + 1)
+        ends: FloatArray = np.linspace(left, right, 64 * int(right - left) + 1, dtype=np.float64)
         for _ in range(40):
             middle = (ends[:-1] + ends[1:]) / 2
             values = []

@@ -73,7 +73,7 @@ class PrivateLine:
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Return the class of each row."""
-        table = np.empty(2, dtype=object)
+        table: npt.NDArray[Any] = np.empty(2, dtype=object)
         table[:] = self.classes
         if type(self.classes[0]) is type(self.classes[1]):
             table = np.array(self.classes)
@@ -451,7 +451,7 @@ def _minimiser(
     largest = 2 * size_b / l2 + math.sqrt(1.4 * public / l2) + tolerance / l2
     if _rounding(public, columns, radius, l2, largest, size_b) > tolerance / 2:
         raise ValueError(f"l2 must be larger, or most_rows smaller, for so many columns, got {l2}")
-    w = np.zeros(columns)
+    w: FloatArray = np.zeros(columns)
     gradient, wrong = _gradient(z, w, l2, b)
     steps = 0
     while True:

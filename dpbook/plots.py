@@ -32,11 +32,14 @@ STYLE: dict[Any, Any] = {
     "axes.spines.right": False,
     "axes.axisbelow": True,
     "grid.color": "#dddddd",
-    "font.size": 10.5,
+    "font.size": 12,  # a phone shows a figure at half its size
     "legend.frameon": False,
     "lines.linewidth": 1.9,
     "figure.constrained_layout.use": True,
 }
+
+# Where no corner of the axes is sure to be free.
+ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": 2, "borderaxespad": 0.2}
 
 
 def use_style() -> None:
@@ -100,7 +103,7 @@ def laplace_neighbors(
     for i, (value, name) in enumerate(zip(values, labels, strict=True)):
         axes[0].plot(x, np.exp(-np.abs(x - value) / scale) / (2 * scale), label=f"{name}: {value:g}", **look(i))
     axes[0].set(ylabel="density")
-    axes[0].legend()
+    axes[0].legend(**ABOVE)
     epsilon = abs(a - b) / scale
     axes[1].plot(x, (np.abs(x - b) - np.abs(x - a)) / scale, color="black")
     for sign in (-1, 1):
@@ -131,7 +134,7 @@ def releases(
     ax.set_xticks(at, labels)
     ax.set(ylabel=ylabel)
     ax.grid(axis="x", visible=False)
-    ax.legend()
+    ax.legend(**ABOVE)
     return ax
 
 

@@ -304,9 +304,10 @@ def _ranked(places: FloatArray, low: int, high: int) -> FloatArray:
     start, end = low * len(sample) // n - margin, high * len(sample) // n + margin
     if start >= 0 and end < len(sample) and sample[start] < sample[end]:
         below = int(np.count_nonzero(places < sample[start]))
-        middle = places[(places >= sample[start]) & (places <= sample[end])]
+        middle: FloatArray = places[(places >= sample[start]) & (places <= sample[end])]
         if below <= low and high < below + len(middle) and 4 * len(middle) < n:
-            return np.sort(middle)[low - below : high - below + 1]
+            middle.sort()
+            return middle[low - below : high - below + 1]
     return np.sort(np.partition(places, (low, high))[low : high + 1])
 
 
@@ -324,7 +325,8 @@ def _draw_run(
     unlisted: float,
 ) -> Run | None:
     k = len(distinct)
-    starts, ends = np.empty(2 * k + 1), np.empty(2 * k + 1)  # gap, point, gap, …, point, gap
+    starts: FloatArray = np.empty(2 * k + 1)  # gap, point, gap, …, point, gap
+    ends: FloatArray = np.empty(2 * k + 1)
     starts[1::2], ends[1::2] = distinct, distinct + 1
     starts[2::2], ends[:-1:2] = distinct + 1, distinct
     starts[0], ends[-1] = 0, points

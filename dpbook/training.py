@@ -247,7 +247,9 @@ class _Descent:
         if model.intercept:
             for layer in model.layers(decay):
                 layer[-1] = 0.0  # intercepts are not pulled to zero
-        first, second, count = np.zeros(model.size), np.zeros(model.size), 0
+        first: FloatArray = np.zeros(model.size)
+        second: FloatArray = np.zeros(model.size)
+        count = 0
 
         def step(parameters: FloatArray, gradient: FloatArray) -> FloatArray:
             nonlocal first, second, count
