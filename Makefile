@@ -7,7 +7,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 SITE   := _build/html
-NBVAL  := --nbval --nbval-current-env --nbval-cell-timeout=120 --nbval-sanitize-with=tests/nbval_sanitize.cfg
+NBVAL  := --nbval --nbval-current-env --nbval-cell-timeout=600 --nbval-sanitize-with=tests/nbval_sanitize.cfg
 IN_SITE := --ignore=tests/test_site.py --ignore=tests/test_pages.py --ignore=tests/test_live.py
 export PYTHONWARNINGS ?= ignore::DeprecationWarning
 

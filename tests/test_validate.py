@@ -258,7 +258,12 @@ WHOLE = "x must be an integer or an array of integers"
         (v.rows, [1.0], ValueError, "x must be a two-dimensional array of numbers, one row for each person, got 1 dim"),
         (v.rows, np.ones((1, 1, 1)), ValueError, "x must be a two-dimensional array of numbers"),
         (v.rows, np.array([["1"]]), TypeError, "x must be a two-dimensional array of numbers"),
-        (v.rows, [[1], [1, 2]], ValueError, "one row for each person, all of one length"),
+        (
+            v.rows,
+            [[1], [1, 2]],
+            ValueError,
+            "x must be a two-dimensional array of numbers, one row for each person, all",
+        ),
         (v.rows, {1.0}, (TypeError, ValueError), "x must be a two-dimensional array of numbers"),
         (v.rows, np.ma.array([[1j]], mask=[[True]]), TypeError, "x must be a two-dimensional array of numbers"),
         (v.identifiers, "abc", TypeError, "x must be one-dimensional: a list, tuple, range, NumPy array or pandas"),

@@ -64,7 +64,7 @@ def main() -> int:
         before = path.read_text(encoding="utf8")
         notebook = nbformat.reads(before, as_version=4)
         client = NotebookClient(
-            notebook, timeout=120, kernel_name="python3", record_timing=False,
+            notebook, timeout=600, kernel_name="python3", record_timing=False,
             resources={"metadata": {"path": str(path.parent)}},
         )  # fmt: skip
         client.execute()
