@@ -215,3 +215,11 @@ def test_weights_less_those_of_the_other_have_all_their_digits():
         j = grid.losses > 0
         exact = q * math.erf(0.5 / math.sqrt(2))
         assert abs(float(grid.upper[j] @ -np.expm1(-grid.losses[j])) + grid.upper_infinite - exact) < 1e-3 * exact
+
+
+def test_a_tail_that_underflows_is_within_its_error():
+    """The tail is 0 there; times exp(ε) it would not be."""
+    points = np.array([37.6, 38.4, 39.0, 60.0])
+    tail, error, _ = Mixture("gaussian", 1.0, 1.0, "remove")._tails(points, 0.0)
+    for x, value, off in zip(points, tail, error, strict=True):
+        assert abs(MP.ncdf(-MP.mpf(float(x))) - MP.mpf(float(value))) <= MP.mpf(float(off))
