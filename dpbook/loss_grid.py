@@ -148,7 +148,8 @@ class Mixture:
                 return np.sign(losses) * s * s * (wide + inverse)
             sign = 1.0 if self.direction == "remove" else -1.0
             ratio = np.expm1(sign * losses) / q
-            base = np.where(ratio > -1, np.log1p(np.maximum(ratio, -1)), -np.inf)
+            rest = (np.exp(sign * losses) - (1 - q)) / q  # ratio + 1, with its digits for q near 1
+            base = np.where((ratio > -0.5) | (q < 0.5), np.log1p(np.maximum(ratio, -1)), np.log(np.maximum(rest, 0)))
             return sign * ((1 + s * base) / 2 if self.noise == "laplace" else s * s * base + 0.5)
 
     def _outputs(self, losses: FloatArray) -> FloatArray:
@@ -332,7 +333,7 @@ class Mixture:
         if self.noise == "gaussian":
             width = 0.2 * min(s, s * s) if self.sampling_prob < 1 else 0.2 * s
             reach = 12.0 * s + 1.0
-            first, last = (-reach, a + reach) if self.direction != "add" else (-a - reach, reach)
+            first, last = -1 - reach, a + reach  # "add" with q near 1, too, has its largest terms up to a - 1
             if self.direction == "replace":
                 first, last = -2 * a - reach, 2 * a + reach  # for q near 1 the largest terms are about 2a - 1
             if tail:

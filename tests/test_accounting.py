@@ -685,3 +685,16 @@ def test_trade_off_takes_the_costlier_direction():
     backwards = sgd(1.0, 0.5, 10)
     vars(backwards)["losses"] = account.losses[::-1]  # where adding a person is the first direction
     assert backwards.trade_off().deltas == curve.deltas
+
+
+@pytest.mark.parametrize(("p", "k"), [(0.5000016114534683, 2), (0.5000004977704464, 2), (0.001000013176313732, 1000)])
+def test_the_loss_of_an_answer_that_says_little_has_all_its_digits(p, k):
+    """``log(p / other)`` is off by 1e-16, which is much for an ε of 1e-6: the bound at δ = 0 was below the exact ε."""
+    (pair,) = RandomizedResponse(truth_prob=p, categories=k).pairs("replace_one")
+    mp = mpmath.MPContext()
+    mp.dps = 40
+    exact = mp.log(mp.mpf(p) * (k - 1) / (1 - mp.mpf(p)))
+    assert abs(pair.losses[0] / exact - 1) < 1e-15
+    account = Accountant(neighbors="replace_one").add(RandomizedResponse(truth_prob=p, categories=k))
+    lower, upper = account.epsilon_bounds(delta=0.0)
+    assert lower <= exact <= upper

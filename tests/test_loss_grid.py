@@ -176,3 +176,50 @@ def test_the_error_of_a_mass_grows_with_its_exponent():
         assert abs(MP.mpf(mass) - exact) <= MP.mpf(float(grid.error[0]))
         worst = max(worst, float(abs(MP.mpf(mass) - exact) / exact) / EPS)
     assert worst > 50
+
+
+@pytest.mark.parametrize("direction", ["remove", "add", "replace"])
+@pytest.mark.parametrize("step", [2.7e-14, 2.7e-15, 2.7e-16])
+def test_cells_of_rounding_alone_say_so(direction, step):
+    """A cell's mass below 0 by rounding is cut at 0: that adds up over the cells, and belongs to their error."""
+    s, q = 33312.47465346838, 2.9298110044657264e-07
+    grid = Mixture("laplace", s, q, direction).grid(step, 1e-16, 1e-10, False, 1.0)
+    exact = q * -math.expm1(-1 / (2 * s)) if direction != "replace" else q * -math.expm1(-1 / s)
+    for side, measure in ((-1.0, grid.upper), (1.0, grid.lower)):
+        j = grid.losses > 0
+        value = float(measure[j] @ -np.expm1(-grid.losses[j]))
+        slack = float((grid.error + grid.curve_error)[j] @ -np.expm1(-grid.losses[j]))
+        slack += float(grid.curve_error.max()) + grid.shift + 1e-12 * exact
+        assert side * (value - exact) <= slack
+
+
+@pytest.mark.parametrize("q", [1.0, 1 - 1e-15, 1 - 1e-12, 1 - 1e-6])
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_the_output_of_a_loss_has_its_digits_for_q_near_one(noise, q):
+    pair = Mixture(noise, 0.1, q, "add")
+    for loss in (5.0, 9.0, 13.0, 29.0, 33.0, 400.0):
+        if loss < pair.range[1] * 0.98:
+            rest = MP.log((MP.exp(-MP.mpf(loss)) - (1 - MP.mpf(q))) / MP.mpf(q))
+            s = MP.mpf(0.1)
+            exact = -((1 + s * rest) / 2 if noise == "laplace" else s * s * rest + MP.mpf(0.5))
+            assert abs(float(pair._output(np.array([loss]))[0]) - exact) < 1e-14 * max(1, loss)
+
+
+def test_weights_less_those_of_the_other_have_all_their_digits():
+    """``1 - (1 - q)`` is off by 1e-7 of q = 1e-9, and so would be the curve."""
+    q = 1e-9 / 3
+    for direction, exact in (("remove", [-q, q]), ("add", [q, -q]), ("replace", [0.0, q, -q])):
+        assert Mixture("gaussian", 1.0, q, direction).excess.tolist() == exact
+    for direction in ("remove", "add"):
+        grid = Mixture("gaussian", 1.0, q, direction).grid(1e-11, 1e-14, 1e-12, False, 1.0)
+        j = grid.losses > 0
+        exact = q * math.erf(0.5 / math.sqrt(2))
+        assert abs(float(grid.upper[j] @ -np.expm1(-grid.losses[j])) + grid.upper_infinite - exact) < 1e-3 * exact
+
+
+def test_a_tail_that_underflows_is_within_its_error():
+    """The tail is 0 there; times exp(ε) it would not be."""
+    points = np.array([37.6, 38.4, 39.0, 60.0])
+    tail, error, _ = Mixture("gaussian", 1.0, 1.0, "remove")._tails(points, 0.0)
+    for x, value, off in zip(points, tail, error, strict=True):
+        assert abs(MP.ncdf(-MP.mpf(float(x))) - MP.mpf(float(value))) <= MP.mpf(float(off))

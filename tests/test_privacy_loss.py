@@ -53,6 +53,42 @@ def test_one_step(noise, sigma, q, direction, epsilon, delta):
     assert upper - lower <= 2e-6 * delta
 
 
+# Parameters at which a bound was once on the wrong side; δ from the formulas of `exact_curve` with 60 digits.
+AT_THE_LIMITS = [
+    # Cells so narrow that their mass, less z times that of Q, is all rounding: what is cut at 0 adds up.
+    ("laplace", 33312.47465346838, 2.9298110044657264e-07, "add", 3.433072875810572e-23, 4.39743526666806e-12),
+    ("laplace", 33312.47465346838, 2.9298110044657264e-07, "remove", 3.433072875810572e-23, 4.39743526666806e-12),
+    # For q near 1 the terms of the Rényi divergence lie far to the right of P.
+    ("gaussian", 1.0, 0.999999999999999, "add", 20.0, 2.6646800954996191e-86),
+    ("gaussian", 1.0, 0.9999999999999, "add", 28.0, 3.4926615042460535e-170),
+    # The mass of Q underflows, its product with exp(ε) does not.
+    ("gaussian", 0.35830840672130454, 0.999991478110928, "remove", 107.0886849792606625, 1e-300),
+    ("gaussian", 0.35830840672130454, 0.999991478110928, "remove", 103.5573468319027863, 1e-280),
+]
+
+
+@pytest.mark.parametrize(("noise", "sigma", "q", "direction", "epsilon", "delta"), AT_THE_LIMITS)
+def test_bounds_at_the_limits_of_float64(noise, sigma, q, direction, epsilon, delta):
+    loss = direct(noise, sigma, q, direction)
+    lower, upper = loss.delta(epsilon, 1e-4)
+    assert lower <= delta * (1 + 1e-12)
+    assert upper >= delta * (1 - 1e-12)
+    low, high = loss.epsilon(delta, 1e-4)
+    assert low <= epsilon + 1e-9
+    assert high >= epsilon * (1 - 1e-12)
+
+
+@pytest.mark.parametrize("direction", ["remove", "add"])
+def test_losses_that_all_are_above_the_largest_one(direction):
+    """At σ = 0.02 the loss is 1250, give or take 50: the upper bound knows nothing, and nothing warns."""
+    loss = direct("gaussian", 0.02, 1.0, direction, 9)
+    lower, upper = loss.delta(3.0)
+    assert 0.9 < lower <= 1.0 == upper
+    low, high = loss.epsilon(1e-6)
+    assert 9 * 590 < low <= 9 * 601
+    assert high == math.inf
+
+
 def test_no_loss_beyond_the_largest_one():
     lower, upper = direct("gaussian", 1.0, 0.3, "add").delta(2.0)
     assert (lower, upper) == (0.0, 0.0)
