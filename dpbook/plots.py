@@ -191,7 +191,7 @@ def audit_picture(found: Any, *, labels: tuple[str, str] = ("first input", "seco
             left.stairs(shares, found.cuts, label=name, linewidth=1.8, color=COLORS[i], linestyle=LINES[i])
         left.set(xlabel=found.score)
     left.set(ylabel="share of the draws")
-    left.legend()
+    left.legend(**ABOVE)
     alarm = np.linspace(0.0, 1.0, 201)
     grow = np.exp(min(found.epsilon, 700.0))
     allowed = np.maximum(0.0, np.maximum(1 - found.delta - grow * alarm, (1 - found.delta - alarm) / grow))

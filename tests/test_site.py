@@ -127,7 +127,7 @@ def test_glossary_entries_are_complete():
     entries = re.findall(r"^(\w.*)\n((?:    .*\n\n?)+)", (BOOK / "glossary.md").read_text(encoding="utf8"), re.M)
     assert len(entries) >= 25
     for term, text in entries:
-        assert re.search(r"Chinese: .*[\u4e00-\u9fff].*\. Chapter: \{doc\}`\w+`\.", text), term
+        assert re.search(r"Chinese: .*[\u4e00-\u9fff].*\. Chapters?: \{doc\}`\w+`(, \{doc\}`\w+`)*\.", text), term
         assert len(text.split("\n\n")[0]) > 30, term
 
 
