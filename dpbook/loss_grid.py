@@ -90,7 +90,7 @@ class Mixture:
 
     @property
     def excess(self) -> FloatArray:
-        """Weights of P less those of Q: with all digits, which ``1 - q`` has not."""
+        """Weights of P less those of Q, with all digits, which ``1 - q`` has not."""
         q = self.sampling_prob
         return np.array({"remove": [-q, q], "add": [q, -q], "replace": [0.0, q, -q]}[self.direction])
 
