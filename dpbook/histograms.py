@@ -122,10 +122,10 @@ def _category_counts(column: Any, table: dict[Any, int]) -> IntArray:
         counts = np.zeros(most - least + 3, dtype=np.int64)
         for start in range(0, len(column), 2**15):  # what lies beyond is counted at both ends, and left out
             near = np.clip(column[start : start + 2**15].astype(np.float64), least - 1, most + 1)
-            counts += np.bincount((near - (least - 1)).astype(np.int64), minlength=len(counts))
+            counts += np.bincount((near - (least - 1)).astype(np.intp), minlength=len(counts))
         return np.asarray(counts[np.array(list(table)) - (least - 1)])
     places = _validate.codes(table, values=column)
-    return np.bincount(places + 1, minlength=len(table) + 1)[1:].astype(np.int64)
+    return np.bincount((places + 1).astype(np.intp), minlength=len(table) + 1)[1:].astype(np.int64)
 
 
 def _edges(edges: Any) -> FloatArray:

@@ -171,7 +171,7 @@ def response_shares(answers: Any, *, categories: Any, epsilon: float, alpha: flo
     if not truth - other > 0.0:
         raise ValueError(f"epsilon must be large enough for an answer to tell anything, got {epsilon!r}")
     places = _validate.codes(table, answers=answers)
-    counts = np.bincount(places + 1, minlength=len(table) + 1)[1:].astype(np.float64)
+    counts = np.bincount((places + 1).astype(np.intp), minlength=len(table) + 1)[1:].astype(np.float64)
     n = max(float(counts.sum()), 1.0)
     if not counts.sum():
         value: FloatArray = np.full(len(table), 1 / len(table))

@@ -222,8 +222,9 @@ class Mixture:
             if float(mass @ (width**2 - 1.0)) <= 0.25:
                 break
         number = widest // width
-        inside = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, number)
-        return np.append(np.repeat(starts, number) + inside * np.repeat(width, number), starts[-1] + widest)
+        times = number.astype(np.intp)  # intp: also on 32 bits, as in a browser
+        inside = np.arange(number.sum()) - np.repeat(np.cumsum(number) - number, times)
+        return np.append(np.repeat(starts, times) + inside * np.repeat(width, times), starts[-1] + widest)
 
     def _grid(self, first: float, step: float, places: NDArray[np.int64]) -> Grid:
         cells = len(places) - 1

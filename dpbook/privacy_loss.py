@@ -96,7 +96,7 @@ class Composed:
         # The spectrum; what is below exp(-42) of the whole is left out, and with many steps that is nearly all.
         parts, norms, kept = [], 0.0, np.ones(size // 2 + 1, dtype=bool)
         for places, x, _, n, _ in tilted:
-            folded = np.bincount(places % size, weights=x, minlength=size)
+            folded = np.bincount((places % size).astype(np.intp), weights=x, minlength=size)
             norms += n * float(np.sqrt(folded @ folded))
             part = fft.rfft(folded)
             pairs = part.view(np.float64).reshape(-1, 2)

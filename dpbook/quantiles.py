@@ -253,7 +253,7 @@ def _misses(places: FloatArray, part: int, points: int) -> FloatArray:
     """Return by how much the ranks of each point miss q n, in units of 2**-24: whole numbers, and so exact."""
     counts = np.zeros(points, dtype=np.int64)
     for start in range(0, len(places), 2**18):
-        counts += np.bincount(places[start : start + 2**18].astype(np.int64), minlength=points)
+        counts += np.bincount(places[start : start + 2**18].astype(np.intp), minlength=points)
     upto = np.cumsum(counts)
     target = part * len(places)
     miss = np.maximum(((upto - counts) << RANK_BITS) - target, target - (upto << RANK_BITS))
