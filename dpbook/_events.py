@@ -220,7 +220,7 @@ class Partition:
         result: FloatArray = np.where(draws.codes == 0, scores, np.nan)
         return result
 
-    def cells(self, draws: Draws) -> IntArray:
+    def cells(self, draws: Draws) -> Any:
         scores = self._scores(draws)
         below = np.searchsorted(self.cuts, scores, "left")
         result = 2 * below
@@ -230,7 +230,7 @@ class Partition:
         if odd.any():
             is_nan = (draws.codes[odd] == 0) & bool(self.view.name)
             result[odd] = np.where(is_nan, self.numeric, self.numeric + 1 + draws.codes[odd])
-        return result.astype(np.int64)
+        return np.asarray(result.astype(np.intp))  # what bincount takes on 32 bits too
 
     def short(self, mask: npt.NDArray[np.bool_], weight: FloatArray) -> str:
         """Return a label for a picture, without the name of the score."""

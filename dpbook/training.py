@@ -14,8 +14,8 @@ numbers of the `Plan`. Under add/remove the number of records is private. The pl
 number that decides how far a step goes and how long an epoch is; it has no part in the guarantee.
 
 One row is one person. Rows that depend on other people's rows (a scaler fitted to the data, features selected with
-it) break the guarantee: use public bounds (`dpbook.estimators.BoundedScaler`). A seeded training is reproducible and NOT
-private.
+it) break the guarantee: use public bounds (`dpbook.estimators.BoundedScaler`). A seeded training is reproducible and
+NOT private.
 """
 
 import math
